@@ -1,0 +1,206 @@
+// Batch norm + ReLU: every pass goes image by image, so that an image is read from memory once.
+#include <cmath>
+
+#include "backends/cpu/channel_statistics.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/slices.h"
+#include "core/ledger.h"
+
+namespace memfloor::cpu {
+namespace {
+
+// Calls body(channel, lanes-or-one) over channels: whole lanes first, then one by one.
+template <class Vector, class Scalar>
+void for_channels(std::int64_t channels, Vector&& vector, Scalar&& scalar) {
+  std::int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) vector(c);
+  for (; c < channels; ++c) scalar(c);
+}
+
+class CpuBatchNormRelu final : public BatchNormRelu {
+ public:
+  CpuBatchNormRelu(const BatchNormReluDescriptor& d, ThreadPool& pool) : d_(d), pool_(pool) {
+    plan_.statistics_bytes = d.images * 2 * d.channels * 4;
+    // Sums of every image, then three coefficients a channel.
+    plan_.backward_scratch = aligned(d.images * 2 * d.channels * 4) + 3 * d.channels * 4;
+  }
+
+  void statistics(const void* x, float* statistics) const override {
+    for_images(x, [&](auto* image, std::int64_t n) {
+      using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
+      channel_statistics<T>(const_cast<T*>(image), nullptr, d_.pixels(), d_.channels,
+                            statistics + n * 2 * d_.channels);
+    });
+  }
+
+  void reduce(const float* statistics, float* mean, float* inverse_deviation,
+              float* running) const override {
+    const auto pixels = static_cast<double>(d_.pixels());
+    const double count = pixels * static_cast<double>(d_.images);
+    for (std::int64_t c = 0; c < d_.channels; ++c) {
+      // Means of equal counts average; squares add, plus the spread of the means (Chan et al.
+      // 1983).
+      double sum = 0, squares = 0;
+      for (std::int64_t n = 0; n < d_.images; ++n) sum += statistics[(2 * n) * d_.channels + c];
+      const double average = sum / static_cast<double>(d_.images);
+      for (std::int64_t n = 0; n < d_.images; ++n) {
+        const double offset = statistics[(2 * n) * d_.channels + c] - average;
+        squares += statistics[(2 * n + 1) * d_.channels + c] + pixels * offset * offset;
+      }
+      mean[c] = static_cast<float>(average);
+      inverse_deviation[c] = static_cast<float>(1 / std::sqrt(squares / count + kEpsilon));
+      if (!running) continue;
+      const double unbiased = count > 1 ? squares / (count - 1) : squares / count;
+      float& running_mean = running[c];
+      float& running_variance = running[d_.channels + c];
+      running_mean += kMomentum * (mean[c] - running_mean);
+      running_variance += kMomentum * (static_cast<float>(unbiased) - running_variance);
+    }
+  }
+
+  void inverse_running_deviation(const float* running, float* inverse_deviation) const override {
+    for (std::int64_t c = 0; c < d_.channels; ++c)
+      inverse_deviation[c] = 1 / std::sqrt(running[d_.channels + c] + kEpsilon);
+  }
+
+  void forward(const void* x, const float* mean, const float* inverse_deviation, const float* gamma,
+               const float* beta, void* y) const override {
+    for_images(x, [&](auto* image, std::int64_t n) {
+      using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
+      T* out = static_cast<T*>(y) + n * d_.pixels() * d_.channels;
+      for_channels(
+          d_.channels,
+          [&](std::int64_t c) {
+            const Lanes scale = load(inverse_deviation + c) * load(gamma + c);
+            const Lanes m = load(mean + c), shift = load(beta + c);
+            for (std::int64_t i = c; i < d_.pixels() * d_.channels; i += d_.channels)
+              store(out + i, max((load(image + i) - m) * scale + shift, Lanes{}));
+          },
+          [&](std::int64_t c) {
+            const float scale = inverse_deviation[c] * gamma[c];
+            for (std::int64_t i = c; i < d_.pixels() * d_.channels; i += d_.channels) {
+              const float value = (static_cast<float>(image[i]) - mean[c]) * scale + beta[c];
+              out[i] = T(value > 0 ? value : 0.0f);
+            }
+          });
+    });
+  }
+
+  void backward(const void* x, const void* y, void* dy, const float* mean,
+                const float* inverse_deviation, const float* gamma, void* dx, bool accumulate,
+                float* dgamma, float* dbeta, void* scratch) const override {
+    auto* sums = static_cast<float*>(scratch);  // (images, 2, channels): of dy and of dy (x - mean)
+    auto* coefficients = reinterpret_cast<float*>(static_cast<char*>(scratch) +
+                                                  aligned(d_.images * 2 * d_.channels * 4));
+    mask_and_sum(x, y, dy, mean, sums);
+    combine(sums, inverse_deviation, gamma, dgamma, dbeta, coefficients);
+    input_gradient(x, dy, mean, coefficients, dx, accumulate);
+  }
+
+ private:
+  // body(pointer to the image's elements, image) for every image, in parallel.
+  template <class Body>
+  void for_images(const void* x, Body&& body) const {
+    with_dtype(d_.dtype, [&](auto element) {
+      using T = decltype(element);
+      pool_.parallel_for(d_.images, [&](std::int64_t n, int) {
+        body(static_cast<const T*>(x) + n * d_.pixels() * d_.channels, n);
+      });
+    });
+  }
+
+  void mask_and_sum(const void* x, const void* y, void* dy, const float* mean, float* sums) const {
+    for_images(x, [&](auto* image, std::int64_t n) {
+      using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
+      const std::int64_t first = n * d_.pixels() * d_.channels, size = d_.pixels() * d_.channels;
+      const T* out = static_cast<const T*>(y) + first;
+      T* gradient = static_cast<T*>(dy) + first;
+      float* sum = sums + n * 2 * d_.channels;
+      float* product = sum + d_.channels;
+      for_channels(
+          d_.channels,
+          [&](std::int64_t c) {
+            const Lanes m = load(mean + c);
+            Lanes s{}, p{};
+            for (std::int64_t i = c; i < size; i += d_.channels) {
+              const Lanes g = load(out + i) > Lanes{} ? load(gradient + i) : Lanes{};
+              store(gradient + i, g);
+              s += g;
+              p += g * (load(image + i) - m);
+            }
+            store(sum + c, s);
+            store(product + c, p);
+          },
+          [&](std::int64_t c) {
+            float s = 0, p = 0;
+            for (std::int64_t i = c; i < size; i += d_.channels) {
+              if (!(static_cast<float>(out[i]) > 0)) gradient[i] = T(0.0f);
+              const auto g = static_cast<float>(gradient[i]);
+              s += g;
+              p += g * (static_cast<float>(image[i]) - mean[c]);
+            }
+            sum[c] = s;
+            product[c] = p;
+          });
+    });
+  }
+
+  // dx = a dy - b (x - mean) - c, with a = gamma * inverse_deviation.
+  void combine(const float* sums, const float* inverse_deviation, const float* gamma, float* dgamma,
+               float* dbeta, float* coefficients) const {
+    const double count = static_cast<double>(d_.images) * static_cast<double>(d_.pixels());
+    for (std::int64_t c = 0; c < d_.channels; ++c) {
+      double sum = 0, product = 0;
+      for (std::int64_t n = 0; n < d_.images; ++n) {
+        sum += sums[2 * n * d_.channels + c];
+        product += sums[(2 * n + 1) * d_.channels + c];
+      }
+      const double inverse = inverse_deviation[c];
+      dbeta[c] = static_cast<float>(sum);
+      dgamma[c] = static_cast<float>(product * inverse);
+      const double a = gamma[c] * inverse;
+      coefficients[c] = static_cast<float>(a);
+      coefficients[d_.channels + c] = static_cast<float>(a * inverse * inverse * product / count);
+      coefficients[2 * d_.channels + c] = static_cast<float>(a * sum / count);
+    }
+  }
+
+  void input_gradient(const void* x, const void* dy, const float* mean, const float* coefficients,
+                      void* dx, bool accumulate) const {
+    for_images(x, [&](auto* image, std::int64_t n) {
+      using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
+      const std::int64_t first = n * d_.pixels() * d_.channels, size = d_.pixels() * d_.channels;
+      const T* gradient = static_cast<const T*>(dy) + first;
+      T* out = static_cast<T*>(dx) + first;
+      const float *a = coefficients, *b = a + d_.channels, *k = b + d_.channels;
+      for_channels(
+          d_.channels,
+          [&](std::int64_t c) {
+            const Lanes m = load(mean + c), va = load(a + c), vb = load(b + c), vk = load(k + c);
+            for (std::int64_t i = c; i < size; i += d_.channels) {
+              const Lanes value = load(gradient + i) * va - (load(image + i) - m) * vb - vk;
+              store(out + i, accumulate ? load(out + i) + value : value);
+            }
+          },
+          [&](std::int64_t c) {
+            for (std::int64_t i = c; i < size; i += d_.channels) {
+              const float value = static_cast<float>(gradient[i]) * a[c] -
+                                  (static_cast<float>(image[i]) - mean[c]) * b[c] - k[c];
+              out[i] = T(accumulate ? static_cast<float>(out[i]) + value : value);
+            }
+          });
+    });
+  }
+
+  const BatchNormReluDescriptor d_;
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchNormRelu> make_batch_norm_relu(const BatchNormReluDescriptor& descriptor,
+                                                    ThreadPool& pool) {
+  return std::make_unique<CpuBatchNormRelu>(descriptor, pool);
+}
+
+}  // namespace memfloor::cpu

@@ -1,0 +1,140 @@
+// Flat ops, cut into pieces of fixed size.
+#include "backends/tensor_ops.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "backends/cpu/convert.h"
+#include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/slices.h"
+
+namespace memfloor::cpu {
+namespace {
+
+constexpr std::int64_t kPiece = 16384;  // elements
+
+class CpuTensorOps final : public TensorOps {
+ public:
+  explicit CpuTensorOps(ThreadPool& pool) : pool_(pool) {}
+
+  void zero(void* data, std::int64_t bytes) override {
+    std::memset(data, 0, static_cast<std::size_t>(bytes));
+  }
+  void copy(void* to, const void* from, std::int64_t bytes) override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  void upload(void* to, std::int64_t, const std::function<void(void*)>& fill) override { fill(to); }
+  void download(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
+
+  void add(const void* x, void* y, std::int64_t elements, Dtype dtype) override {
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    pieces(elements, [&](std::int64_t begin, std::int64_t count) {
+      add_same(static_cast<const char*>(x) + begin * size, dtype,
+               static_cast<char*>(y) + begin * size, count);
+    });
+  }
+
+  bool all_finite(const void* x, std::int64_t elements, Dtype dtype) override {
+    std::atomic<bool> finite{true};
+    with_dtype(dtype, [&](auto element) {
+      const auto* values = static_cast<const decltype(element)*>(x);
+      pieces(elements, [&](std::int64_t begin, std::int64_t count) {
+        bool all = true;
+        for (std::int64_t i = begin; i < begin + count; ++i)
+          all &= std::isfinite(static_cast<float>(values[i]));
+        if (!all) finite = false;
+      });
+    });
+    return finite;
+  }
+
+  void pack_weights(const void* dense, Dtype from, const WeightLayout& layout,
+                    void* packed) override {
+    if (layout.padded()) zero(packed, layout.bytes());
+    with_dtype(from, [&](auto in) {
+      with_dtype(layout.dtype, [&](auto out) {
+        using From = decltype(in);
+        using To = decltype(out);
+        const auto taps = static_cast<std::int64_t>(layout.tap.size());
+        const auto inputs = static_cast<std::int64_t>(layout.input.size());
+        pool_.parallel_for(
+            static_cast<std::int64_t>(layout.output.size()), [&](std::int64_t o, int) {
+              const From* weight = static_cast<const From*>(dense) + o * taps * inputs;
+              for (std::int64_t t = 0; t < taps; ++t) {
+                To* to = static_cast<To*>(packed) + layout.output[o] + layout.tap[t];
+                for (std::int64_t i = 0; i < inputs; ++i)
+                  to[layout.input[i]] = To(static_cast<float>(*weight++));
+              }
+            });
+      });
+    });
+  }
+
+  void unpack_gradient(const float* dw, const WeightLayout& layout, void* gradient, Dtype to,
+                       bool accumulate) override {
+    with_dtype(to, [&](auto out) {
+      using To = decltype(out);
+      const auto taps = static_cast<std::int64_t>(layout.tap.size());
+      const auto inputs = static_cast<std::int64_t>(layout.input.size());
+      pool_.parallel_for(static_cast<std::int64_t>(layout.output.size()), [&](std::int64_t o, int) {
+        To* g = static_cast<To*>(gradient) + o * taps * inputs;
+        for (std::int64_t t = 0; t < taps; ++t) {
+          const float* from = dw + layout.output[o] + layout.tap[t];
+          for (std::int64_t i = 0; i < inputs; ++i, ++g) {
+            const float value = from[layout.input[i]];
+            *g = To(accumulate ? static_cast<float>(*g) + value : value);
+          }
+        }
+      });
+    });
+  }
+
+  void sgd(const SgdStep& step, std::int64_t elements, float* weights, const float* gradient,
+           float* momentum) override {
+    pieces(elements, [&](std::int64_t begin, std::int64_t count) {
+      for (std::int64_t i = begin; i < begin + count; ++i) {
+        const float g = gradient[i] + step.weight_decay * weights[i];
+        const float m = step.momentum * momentum[i] + g;
+        momentum[i] = m;
+        weights[i] -= step.learning_rate * (step.nesterov ? g + step.momentum * m : m);
+      }
+    });
+  }
+
+  void images_to_tensor(const std::uint8_t* bytes, std::int64_t pixels,
+                        const std::array<float, 3>& mean, const std::array<float, 3>& deviation,
+                        Dtype dtype, void* y) override {
+    float table[3][256];
+    for (int c = 0; c < 3; ++c)
+      for (int v = 0; v < 256; ++v)
+        table[c][v] = (static_cast<float>(v) / 255.0f - mean[c]) / deviation[c];
+    with_dtype(dtype, [&](auto element) {
+      using T = decltype(element);
+      pieces(pixels, [&](std::int64_t begin, std::int64_t count) {
+        for (std::int64_t p = begin; p < begin + count; ++p)
+          for (int c = 0; c < 3; ++c) static_cast<T*>(y)[3 * p + c] = T(table[c][bytes[3 * p + c]]);
+      });
+    });
+  }
+
+ private:
+  template <class Body>
+  void pieces(std::int64_t elements, Body&& body) {
+    pool_.parallel_for(ceil_div(elements, kPiece), [&](std::int64_t piece, int) {
+      const std::int64_t begin = piece * kPiece;
+      body(begin, std::min(kPiece, elements - begin));
+    });
+  }
+
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<TensorOps> make_tensor_ops(ThreadPool& pool) {
+  return std::make_unique<CpuTensorOps>(pool);
+}
+
+}  // namespace memfloor::cpu

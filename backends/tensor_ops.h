@@ -1,0 +1,57 @@
+// Ops over flat arrays: filling, adding, converting, (un)packing weights, optimizer updates.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include "backends/weight_layout.h"
+
+namespace memfloor {
+
+/// One update of SGD with momentum as PyTorch has it; L2 weight decay is coupled (added to the
+/// gradient): g += decay w; m = momentum m + g; w -= rate (g + momentum m) with Nesterov, else rate
+/// m.
+struct SgdStep {
+  float learning_rate = 0;
+  float momentum = 0;
+  float weight_decay = 0;
+  bool nesterov = false;
+};
+
+class TensorOps {
+ public:
+  virtual ~TensorOps() = default;
+
+  virtual void zero(void* data, std::int64_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  /// Lets `fill` write `bytes` bytes of host memory that end up at `to` (which it is given directly
+  /// where host and device memory are one). A backend that computes nothing does not call it.
+  virtual void upload(void* to, std::int64_t bytes,
+                      const std::function<void(void* host)>& fill) = 0;
+  /// Copies to host memory. A backend that computes nothing leaves `to_host` as it is.
+  virtual void download(void* to_host, const void* from, std::int64_t bytes) = 0;
+
+  /// y += x
+  virtual void add(const void* x, void* y, std::int64_t elements, Dtype dtype) = 0;
+
+  /// False where an element is infinite or NaN; true for a backend that computes nothing.
+  virtual bool all_finite(const void* x, std::int64_t elements, Dtype dtype) = 0;
+
+  /// Dense canonical weights into a kernel's layout; padding becomes zero.
+  virtual void pack_weights(const void* dense, Dtype from, const WeightLayout& layout,
+                            void* packed) = 0;
+  /// A kernel's gradient into the canonical order: gradient = dw, or += when `accumulate`.
+  virtual void unpack_gradient(const float* dw, const WeightLayout& layout, void* gradient,
+                               Dtype to, bool accumulate) = 0;
+
+  virtual void sgd(const SgdStep& step, std::int64_t elements, float* weights,
+                   const float* gradient, float* momentum) = 0;
+
+  /// Interleaved RGB bytes to (value / 255 - mean) / deviation, channel by channel.
+  virtual void images_to_tensor(const std::uint8_t* bytes, std::int64_t pixels,
+                                const std::array<float, 3>& mean,
+                                const std::array<float, 3>& deviation, Dtype dtype, void* y) = 0;
+};
+
+}  // namespace memfloor

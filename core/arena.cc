@@ -1,0 +1,211 @@
+// Planning the arena from an event log, and handing it out by that plan.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/memory_source.h"
+#include "core/poison.h"
+
+namespace memfloor {
+namespace {
+
+using Placement = ArenaLayout::Placement;
+
+struct Lifetime {
+  std::int64_t bytes;
+  std::size_t begin, end;  // [begin, end) in event indices
+};
+
+// Offsets for one phase such that blocks alive together do not overlap, and the height reached.
+// Greedy: blocks in the given order, each at the lowest gap that fits among those already placed.
+std::int64_t place_in_order(const std::vector<Lifetime>& blocks,
+                            const std::vector<std::size_t>& order,
+                            std::vector<std::int64_t>& offsets) {
+  std::vector<std::size_t> placed;  // by offset
+  std::int64_t height = 0;
+  offsets.assign(blocks.size(), 0);
+  for (std::size_t index : order) {
+    const Lifetime& block = blocks[index];
+    const std::int64_t size = aligned(block.bytes);
+    std::int64_t offset = 0;
+    for (std::size_t other : placed) {
+      const Lifetime& o = blocks[other];
+      if (o.begin >= block.end || block.begin >= o.end) continue;
+      if (offsets[other] - offset >= size) break;
+      offset = std::max(offset, offsets[other] + aligned(o.bytes));
+    }
+    offsets[index] = offset;
+    height = std::max(height, offset + size);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), offset,
+                         [&](std::int64_t value, std::size_t p) { return value < offsets[p]; }),
+        index);
+  }
+  return height;
+}
+
+// Tries the orders that serve nested and crossing lifetimes, keeps the lowest arena.
+std::int64_t place_phase(const std::vector<Lifetime>& blocks, std::vector<Placement>& placements) {
+  std::vector<std::size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<std::int64_t> offsets, best;
+  std::int64_t best_height = -1;
+  auto attempt = [&](auto&& key) {
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return key(blocks[a]) > key(blocks[b]); });
+    const std::int64_t height = place_in_order(blocks, order, offsets);
+    if (best_height < 0 || height < best_height) best_height = height, best = offsets;
+  };
+  const auto length = [](const Lifetime& b) { return static_cast<double>(b.end - b.begin); };
+  attempt([](const Lifetime& b) { return static_cast<double>(b.bytes); });
+  attempt(length);
+  attempt([&](const Lifetime& b) { return static_cast<double>(b.bytes) * length(b); });
+  placements.clear();
+  for (std::size_t i = 0; i < blocks.size(); ++i) placements.push_back({blocks[i].bytes, best[i]});
+  return std::max<std::int64_t>(best_height, 0);
+}
+
+}  // namespace
+
+ArenaLayout plan_layout(const EventLog& log) {
+  using Kind = LedgerEvent::Kind;
+  ArenaLayout layout;
+  std::int64_t base = 0, height = 0;
+  std::string phase;
+  bool in_phase = false;
+  std::vector<Lifetime> blocks;                          // of the current phase
+  std::unordered_map<std::uint32_t, std::size_t> alive;  // id -> index in blocks
+
+  for (std::size_t i = 0; i < log.size(); ++i) {
+    const LedgerEvent& e = log[i];
+    if (e.kind == Kind::phase_begin) {
+      in_phase = true, phase = e.label;
+      blocks.clear(), alive.clear();
+    } else if (e.kind == Kind::phase_end) {
+      MEMFLOOR_CHECK(alive.empty(), "phase '", phase, "' left ", alive.size(), " blocks behind");
+      std::vector<Placement> placements;
+      const auto known = layout.phases.find(phase);
+      if (known == layout.phases.end()) {
+        height = std::max(height, place_phase(blocks, placements));
+        layout.phases.emplace(phase, std::move(placements));
+      } else {
+        const bool same =
+            std::equal(blocks.begin(), blocks.end(), known->second.begin(), known->second.end(),
+                       [](const Lifetime& a, const Placement& b) { return a.bytes == b.bytes; });
+        MEMFLOOR_CHECK(same, "two phases named '", phase, "' allocate differently");
+      }
+      in_phase = false;
+    } else if (e.kind == Kind::allocate && in_phase) {
+      alive[e.id] = blocks.size();
+      blocks.push_back({e.bytes, i, i});
+    } else if (e.kind == Kind::allocate) {
+      MEMFLOOR_CHECK(layout.phases.empty(), "block '", e.label, "' is allocated between phases");
+      layout.setup.push_back({e.bytes, base});
+      base += aligned(e.bytes);
+    } else if (e.kind == Kind::free && in_phase) {
+      const auto found = alive.find(e.id);
+      MEMFLOOR_CHECK(found != alive.end(), "a set-up block is freed in phase '", phase, "'");
+      blocks[found->second].end = i;
+      alive.erase(found);
+    }
+  }
+  for (auto& [name, placements] : layout.phases)
+    for (Placement& p : placements) p.offset += base;
+  layout.total_bytes = base + height;
+  return layout;
+}
+
+namespace {
+
+constexpr std::int64_t kHugePage = 2 << 20;
+
+class ArenaMemory final : public MemorySource {
+ public:
+  explicit ArenaMemory(ArenaLayout layout) : layout_(std::move(layout)), current_(&layout_.setup) {
+    // Address space is rounded up to whole huge pages; untouched pages cost nothing.
+    mapped_bytes_ = (layout_.total_bytes + 2 * kHugePage - 1) / kHugePage * kHugePage;
+    mapping_ = mmap(nullptr, static_cast<std::size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping_ == MAP_FAILED)
+      throw Error(concat("the system refuses an arena of ", layout_.total_bytes, " bytes"));
+    auto address = reinterpret_cast<std::uintptr_t>(mapping_);
+    base_ = reinterpret_cast<char*>((address + kHugePage - 1) / kHugePage * kHugePage);
+    // Whole huge pages only: the ragged end stays on small pages, so that no byte beyond the
+    // reserve becomes resident.
+    if (const std::int64_t whole = layout_.total_bytes / kHugePage * kHugePage; whole > 0)
+      madvise(base_, static_cast<std::size_t>(whole), MADV_HUGEPAGE);
+    forbid(base_, layout_.total_bytes);
+  }
+
+  ~ArenaMemory() override {
+    permit(base_, layout_.total_bytes);
+    munmap(mapping_, static_cast<std::size_t>(mapped_bytes_));
+  }
+
+  void begin_phase(std::string_view name) override {
+    const auto found = layout_.phases.find(name);
+    MEMFLOOR_CHECK(found != layout_.phases.end(), "the arena was not planned for phase '", name,
+                   "'");
+    current_ = &found->second;
+    next_ = 0;
+    phase_ = name;
+  }
+
+  void end_phase() noexcept override {
+    static const std::vector<Placement> kNone;
+    current_ = &kNone;
+    next_ = 0;
+    phase_ = "between phases";
+  }
+
+  void* place(std::int64_t bytes) override {
+    MEMFLOOR_CHECK(next_ < current_->size() && (*current_)[next_].bytes == bytes, "allocation ",
+                   next_, " of '", phase_, "' is not the planned one: ", bytes,
+                   " bytes instead of ", next_ < current_->size() ? (*current_)[next_].bytes : -1);
+    const std::int64_t offset = (*current_)[next_++].offset;
+    const std::int64_t end = offset + aligned(bytes);
+    if (bytes > 0) {
+      const auto after = live_.lower_bound(offset);
+      const bool free_above = after == live_.end() || after->first >= end;
+      const bool free_below = after == live_.begin() || std::prev(after)->second <= offset;
+      MEMFLOOR_CHECK(free_above && free_below, "the run frees in another order than planned in '",
+                     phase_, "'");
+      live_.emplace(offset, end);
+    }
+    char* data = base_ + offset;
+    permit(data, bytes);
+    fill_with_garbage(data, bytes);
+    return data;
+  }
+
+  void release(void* data, std::int64_t bytes) noexcept override {
+    if (bytes == 0) return;
+    fill_with_garbage(data, bytes);
+    forbid(data, bytes);
+    live_.erase(static_cast<char*>(data) - base_);
+  }
+
+  std::int64_t reserved_bytes() const override { return layout_.total_bytes; }
+
+ private:
+  ArenaLayout layout_;
+  const std::vector<Placement>* current_;
+  std::size_t next_ = 0;
+  std::string phase_ = "set-up";
+  std::map<std::int64_t, std::int64_t> live_;  // offset -> end
+  void* mapping_ = nullptr;
+  char* base_ = nullptr;
+  std::int64_t mapped_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<MemorySource> arena_memory(ArenaLayout layout) {
+  return std::make_unique<ArenaMemory>(std::move(layout));
+}
+
+}  // namespace memfloor

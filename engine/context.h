@@ -1,0 +1,62 @@
+// What a layer needs to run: the device, the ledger, the parameters, the policies, and which pass
+// it is.
+#pragma once
+
+#include "backends/backend.h"
+#include "engine/parameter_store.h"
+#include "engine/precision_policy.h"
+#include "engine/retention_plan.h"
+#include "engine/running_statistics.h"
+#include "engine/tape.h"
+
+namespace memfloor {
+
+enum class Pass {
+  first,       // training forward: batch statistics, running statistics proposed
+  replay,      // the same arithmetic again, for backward; proposes nothing
+  evaluation,  // running statistics, nothing recorded
+};
+
+/// Multiply-adds that ran, by purpose.
+struct MultiplyAdds {
+  std::int64_t forward = 0, backward = 0, recompute = 0;
+};
+
+struct Context {
+  Backend& backend;
+  Ledger& ledger;
+  ParameterStore& parameters;
+  RunningStatistics& running;
+  const PrecisionPolicy& precision;
+  const RetentionPlan& retention;
+  Tape* tape = nullptr;  // null where nothing is recorded
+  Pass pass = Pass::first;
+  MultiplyAdds work{};
+
+  Block workspace(std::int64_t bytes, std::string_view label) {
+    return ledger.allocate(bytes, Category::workspace, label);
+  }
+
+  /// A new forward value; it has a gradient where `needs_gradient` and ops are recorded.
+  Value make_value(const Shape& shape, Dtype dtype, const std::string& label,
+                   bool needs_gradient = true);
+
+  void count_forward(std::int64_t multiply_adds) {
+    (pass == Pass::replay ? work.recompute : work.forward) += multiply_adds;
+  }
+};
+
+/// Hands out the collected gradient of a value that backward has reached; the slot is empty after.
+Tensor take_gradient(const Gradient& gradient);
+
+/// The buffer to write a gradient to; `accumulate` says whether it holds something to add to.
+struct GradientTarget {
+  void* data;
+  bool accumulate;
+};
+GradientTarget gradient_target(Context& context, const Gradient& gradient);
+
+/// Adds a whole buffer: the slot adopts it where it is empty, else it is added and freed.
+void give_gradient(Context& context, const Gradient& gradient, Tensor buffer);
+
+}  // namespace memfloor

@@ -1,0 +1,94 @@
+// Sparsity's seam: how parameters, their gradients and their optimizer state are stored, and when
+// the pattern of non-zeros moves. Layers hold handles and never see the storage.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.h"
+#include "core/philox.h"
+#include "core/tensor.h"
+#include "engine/optimizer.h"
+#include "engine/precision_policy.h"
+
+namespace memfloor {
+
+/// How initial values are drawn: constant, normal(0, scale) or uniform(-scale, scale).
+struct Initializer {
+  enum class Kind { constant, normal, uniform } kind = Kind::constant;
+  float scale = 0;  // the constant, the standard deviation, the bound
+};
+
+struct ParameterSpec {
+  std::string name;  // as in PyTorch's state dict
+  /// Canonical order: (outputs, taps, inputs) for a convolution, (outputs, 1, inputs) for a matrix,
+  /// (n, 1, 1) for a vector.
+  std::int64_t outputs = 0, taps = 1, inputs = 1;
+  Initializer init;
+  bool compressible = false;               // may be stored sparse
+  std::vector<std::int64_t> export_shape;  // OIHW, as PyTorch has it
+
+  std::int64_t elements() const { return outputs * taps * inputs; }
+};
+
+class ParameterStore {
+ public:
+  using Handle = int;
+  virtual ~ParameterStore() = default;
+
+  /// Before allocate().
+  Handle add(ParameterSpec spec) {
+    specs_.push_back(std::move(spec));
+    return static_cast<Handle>(specs_.size()) - 1;
+  }
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  std::int64_t parameters() const;
+
+  /// Takes weights, gradients and `optimizer_states` state tensors from the ledger. Contents are
+  /// indeterminate until initialize() or import.
+  virtual void allocate(Ledger& ledger, TensorOps& ops, int optimizer_states) = 0;
+  /// Draws initial weights from `seed`; optimizer state becomes zero.
+  virtual void initialize(std::uint32_t seed) = 0;
+
+  /// A vector or small matrix as stored, f32.
+  virtual const float* values(Handle handle) const = 0;
+  /// A convolution's weights in the layout that a kernel asks for.
+  virtual void pack(Handle handle, const WeightLayout& layout, void* packed) = 0;
+
+  /// Before a minibatch: the first gradients overwrite, later parts add.
+  virtual void begin_minibatch() = 0;
+  virtual void add_gradient(Handle handle, const float* gradient, const WeightLayout& layout) = 0;
+  /// In canonical order.
+  virtual void add_gradient(Handle handle, const float* gradient) = 0;
+  virtual bool gradients_finite() = 0;
+
+  virtual void update(const Optimizer& optimizer, float learning_rate) = 0;
+  /// Where the pattern of non-zeros moves; `step` counts updates.
+  virtual void after_update(std::int64_t step) = 0;
+
+  /// Named flat tensors that a snapshot has to hold to continue exactly: weights, optimizer state,
+  /// pattern.
+  struct StateTensor {
+    std::string name;
+    Dtype dtype;
+    std::int64_t elements;
+    void* data;
+  };
+  virtual std::vector<StateTensor> state() = 0;
+
+  /// The dense weight or gradient in canonical order, in host memory, for export, import and tests.
+  virtual void read_dense(Handle handle, float* to) const = 0;
+  virtual void read_dense_gradient(Handle handle, float* to) const = 0;
+  virtual void write_dense(Handle handle, const float* from) = 0;
+
+ protected:
+  std::vector<ParameterSpec> specs_;
+};
+
+/// The value of element `index` (canonical order) of parameter `handle` under `spec.init`.
+float initial_value(const ParameterSpec& spec, ParameterStore::Handle handle, std::int64_t index,
+                    std::uint32_t seed);
+
+}  // namespace memfloor

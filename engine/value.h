@@ -1,0 +1,35 @@
+// Values that flow through a model: a tensor, and the place where its gradient is collected.
+//
+// Data and gradient live apart: an op that needs only a value's gradient in backward does not keep
+// its data alive. The data is freed when neither forward code nor a recorded op holds it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace memfloor {
+
+/// Where consumers of a value add their gradients, in global reverse order, in one buffer.
+struct GradientSlot {
+  Shape shape;
+  Dtype dtype = Dtype::f32;
+  std::string label;
+  Tensor tensor;  // empty until the first consumer writes
+};
+using Gradient = std::shared_ptr<GradientSlot>;
+
+struct ValueNode {
+  Tensor data;
+  Tensor
+      statistics;  // (images, 2, channels) f32, where the producing op left them for a batch norm
+  Gradient gradient;  // null where nothing upstream needs it
+  int readers = 0;    // recorded ops that still have to read `data` in backward
+};
+using Value = std::shared_ptr<ValueNode>;
+using Values = std::vector<Value>;
+
+}  // namespace memfloor

@@ -1,0 +1,240 @@
+#include "models/layers.h"
+
+#include <cmath>
+
+namespace memfloor {
+
+// ---- convolution
+
+ConvolutionLayer::ConvolutionLayer(ParameterStore& store, std::string name_,
+                                   std::int64_t channels_in_, std::int64_t channels_out_,
+                                   int kernel_, int stride_, bool compressible)
+    : name(std::move(name_)),
+      channels_in(channels_in_),
+      channels_out(channels_out_),
+      kernel(kernel_),
+      stride(stride_) {
+  const float deviation = std::sqrt(2.0f / static_cast<float>(kernel * kernel * channels_out));
+  weight = store.add({name + ".weight",
+                      channels_out,
+                      kernel * kernel,
+                      channels_in,
+                      {Initializer::Kind::normal, deviation},
+                      compressible,
+                      {channels_out, channels_in, kernel, kernel}});
+}
+
+namespace {
+
+// Weights in the order that a kernel reads, alive for one call.
+Block packed_weights(Context& context, const ConvolutionLayer& layer, const WeightLayout& layout) {
+  Block packed = context.workspace(layout.bytes(), "packed " + layer.name);
+  context.parameters.pack(layer.weight, layout, packed.data());
+  return packed;
+}
+
+void backward_weights(Context& context, const ConvolutionLayer& layer, const Convolution& op,
+                      const void* x, const void* dy) {
+  const ConvolutionPlan& plan = op.plan();
+  const Block dw = context.workspace(plan.gradient.bytes(), "weight gradient of " + layer.name);
+  {
+    const Block scratch =
+        context.workspace(plan.backward_weights_scratch, "scratch of " + layer.name);
+    op.backward_weights(x, dy, static_cast<float*>(dw.data()), scratch.data());
+  }
+  context.parameters.add_gradient(layer.weight, static_cast<const float*>(dw.data()),
+                                  plan.gradient);
+  context.work.backward += plan.multiply_adds;
+}
+
+void backward_data(Context& context, const ConvolutionLayer& layer, const Convolution& op,
+                   const void* dy, const Gradient& dx) {
+  const ConvolutionPlan& plan = op.plan();
+  const GradientTarget target = gradient_target(context, dx);
+  const Block packed = packed_weights(context, layer, plan.backward_weights);
+  const Block scratch = context.workspace(plan.backward_data_scratch, "scratch of " + layer.name);
+  op.backward_data(dy, packed.data(), target.data, target.accumulate, scratch.data());
+  context.work.backward += plan.multiply_adds;
+}
+
+}  // namespace
+
+Value ConvolutionLayer::operator()(Context& context, Value x, Options options) const {
+  const Shape in = x->data.shape();
+  const ConvolutionDescriptor d{in[0],        in[1],  in[2],  channels_in,
+                                channels_out, kernel, stride, x->data.dtype()};
+  const Convolution& op = context.backend.convolution(d);
+  const ConvolutionPlan& plan = op.plan();
+
+  const Value y =
+      context.make_value({d.images, d.out_height(), d.out_width(), channels_out}, d.dtype, name);
+  if (options.statistics && context.pass != Pass::evaluation)
+    y->statistics = Tensor(context.ledger, {d.images, 2, channels_out}, Dtype::f32,
+                           Category::workspace, "channel statistics of " + name);
+  {
+    const Block packed = packed_weights(context, *this, plan.forward_weights);
+    const Block scratch = context.workspace(plan.forward_scratch, "scratch of " + name);
+    op.forward(x->data.raw(), packed.data(),
+               options.residual ? options.residual->data.raw() : nullptr, y->data.raw(),
+               static_cast<float*>(y->statistics.raw()), scratch.data());
+  }
+  context.count_forward(plan.multiply_adds);
+
+  if (context.tape) {
+    context.tape->record(
+        context.ledger, {x},
+        [this, &op, x, dy_slot = y->gradient,
+         residual = options.residual ? options.residual->gradient : nullptr](Context& ctx) {
+          Tensor dy = take_gradient(dy_slot);
+          backward_weights(ctx, *this, op, x->data.raw(), dy.raw());
+          if (x->gradient) backward_data(ctx, *this, op, dy.raw(), x->gradient);
+          if (residual) give_gradient(ctx, residual, std::move(dy));
+        });
+  }
+  return y;
+}
+
+// ---- batch norm + ReLU
+
+BatchNormReluLayer::BatchNormReluLayer(ParameterStore& store, RunningStatistics& running_,
+                                       std::string name_, std::int64_t channels_)
+    : name(std::move(name_)), channels(channels_) {
+  gamma = store.add(
+      {name + ".weight", channels, 1, 1, {Initializer::Kind::constant, 1}, false, {channels}});
+  beta = store.add(
+      {name + ".bias", channels, 1, 1, {Initializer::Kind::constant, 0}, false, {channels}});
+  running = running_.add(name, channels);
+}
+
+Value BatchNormReluLayer::operator()(Context& context, Value x) const {
+  const Shape shape = x->data.shape();
+  const BatchNormReluDescriptor d{shape[0], shape[1], shape[2], channels, x->data.dtype()};
+  const BatchNormRelu& op = context.backend.batch_norm_relu(d);
+  const float* scale = context.parameters.values(gamma);
+  const float* shift = context.parameters.values(beta);
+
+  if (context.pass == Pass::evaluation) {
+    const Block inverse = context.workspace(channels * 4, "inverse deviation of " + name);
+    const float* mean = context.running.committed(running);
+    op.inverse_running_deviation(mean, static_cast<float*>(inverse.data()));
+    const Value y = context.make_value(shape, d.dtype, name);
+    op.forward(x->data.raw(), mean, static_cast<const float*>(inverse.data()), scale, shift,
+               y->data.raw());
+    return y;
+  }
+
+  // Saved for backward like any other activation.
+  const auto saved = [&](const char* what) {
+    return std::make_shared<Tensor>(context.ledger, Shape{channels}, Dtype::f32,
+                                    context.tape ? Category::activation : Category::transient,
+                                    what + name);
+  };
+  const auto mean = saved("mean of "), inverse = saved("inverse deviation of ");
+  if (!x->statistics) {
+    x->statistics = Tensor(context.ledger, {d.images, 2, channels}, Dtype::f32, Category::workspace,
+                           "channel statistics for " + name);
+    op.statistics(x->data.raw(), x->statistics.data<float>());
+  }
+  op.reduce(x->statistics.data<float>(), mean->data<float>(), inverse->data<float>(),
+            context.pass == Pass::first ? context.running.proposed(running) : nullptr);
+  x->statistics = Tensor();
+
+  const Value y = context.make_value(shape, d.dtype, name);
+  op.forward(x->data.raw(), mean->data<float>(), inverse->data<float>(), scale, shift,
+             y->data.raw());
+  if (context.tape) {
+    context.tape->record(context.ledger, {x, y}, [this, &op, x, y, mean, inverse](Context& ctx) {
+      Tensor dy = take_gradient(y->gradient);
+      const Block parameter_gradients =
+          ctx.workspace(2 * channels * 4, "parameter gradients of " + name);
+      const Block scratch = ctx.workspace(op.plan().backward_scratch, "scratch of " + name);
+      auto* dgamma = static_cast<float*>(parameter_gradients.data());
+      float* dbeta = dgamma + channels;
+      // In place, unless another consumer of x has left its gradient already.
+      const bool accumulate = x->gradient && x->gradient->tensor;
+      void* dx = accumulate ? x->gradient->tensor.raw() : dy.raw();
+      op.backward(x->data.raw(), y->data.raw(), dy.raw(), mean->data<float>(),
+                  inverse->data<float>(), ctx.parameters.values(gamma), dx, accumulate, dgamma,
+                  dbeta, scratch.data());
+      ctx.parameters.add_gradient(gamma, dgamma);
+      ctx.parameters.add_gradient(beta, dbeta);
+      if (x->gradient && !accumulate) give_gradient(ctx, x->gradient, std::move(dy));
+    });
+  }
+  return y;
+}
+
+// ---- the head
+
+Value global_average_pool(Context& context, Value x, const std::string& name) {
+  const Shape shape = x->data.shape();
+  const GlobalAveragePool& op = context.backend.global_average_pool(
+      {shape[0], shape[1], shape[2], shape[3], x->data.dtype()});
+  const Value y = context.make_value({shape[0], shape[3]}, Dtype::f32, name);
+  op.forward(x->data.raw(), y->data.data<float>());
+  if (context.tape)
+    context.tape->record(context.ledger, {},
+                         [&op, dx = x->gradient, dy_slot = y->gradient](Context& ctx) {
+                           const Tensor dy = take_gradient(dy_slot);
+                           op.backward(dy.data<float>(), gradient_target(ctx, dx).data);
+                         });
+  return y;
+}
+
+LinearLayer::LinearLayer(ParameterStore& store, std::string name_, std::int64_t inputs_,
+                         std::int64_t outputs_)
+    : name(std::move(name_)), inputs(inputs_), outputs(outputs_) {
+  const float bound = 1 / std::sqrt(static_cast<float>(inputs));
+  weight = store.add({name + ".weight",
+                      outputs,
+                      1,
+                      inputs,
+                      {Initializer::Kind::uniform, bound},
+                      false,
+                      {outputs, inputs}});
+  bias = store.add(
+      {name + ".bias", outputs, 1, 1, {Initializer::Kind::constant, 0}, false, {outputs}});
+}
+
+Value LinearLayer::operator()(Context& context, Value x) const {
+  const LinearDescriptor d{x->data.shape()[0], inputs, outputs};
+  const Linear& op = context.backend.linear(d);
+  const Value y = context.make_value({d.rows, outputs}, Dtype::f32, name);
+  op.forward(x->data.data<float>(), context.parameters.values(weight),
+             context.parameters.values(bias), y->data.data<float>());
+  context.count_forward(d.multiply_adds());
+  if (context.tape)
+    context.tape->record(
+        context.ledger, {x}, [this, d, &op, x, dy_slot = y->gradient](Context& ctx) {
+          const Tensor dy = take_gradient(dy_slot);
+          const Block gradients =
+              ctx.workspace((outputs * inputs + outputs) * 4, "parameter gradients of " + name);
+          auto* dw = static_cast<float*>(gradients.data());
+          float* db = dw + outputs * inputs;
+          op.backward_weights(x->data.data<float>(), dy.data<float>(), dw, db);
+          ctx.parameters.add_gradient(weight, dw);
+          ctx.parameters.add_gradient(bias, db);
+          if (x->gradient)
+            op.backward_data(dy.data<float>(), ctx.parameters.values(weight),
+                             static_cast<float*>(gradient_target(ctx, x->gradient).data));
+          ctx.work.backward += 2 * d.multiply_adds();
+        });
+  return y;
+}
+
+void softmax_cross_entropy(Context& context, Value logits, const std::int32_t* labels,
+                           LossSums* sums, float gradient_scale) {
+  const Shape shape = logits->data.shape();
+  const SoftmaxCrossEntropy& op = context.backend.softmax_cross_entropy({shape[0], shape[1]});
+  const Value probabilities = context.make_value(shape, Dtype::f32, "probabilities", false);
+  op.forward(logits->data.data<float>(), labels, probabilities->data.data<float>(), sums);
+  if (context.tape)
+    context.tape->record(
+        context.ledger, {probabilities},
+        [&op, labels, gradient_scale, probabilities, dx = logits->gradient](Context& ctx) {
+          op.backward(probabilities->data.data<float>(), labels, gradient_scale,
+                      static_cast<float*>(gradient_target(ctx, dx).data));
+        });
+}
+
+}  // namespace memfloor

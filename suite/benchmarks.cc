@@ -1,0 +1,215 @@
+#include "suite/benchmarks.h"
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <functional>
+#include <iostream>
+
+#include "core/error.h"
+#include "suite/session.h"
+#include "techniques/registry.h"
+
+namespace memfloor {
+namespace {
+
+struct Case {
+  std::string name;
+  std::function<void(benchmark::State&)> run;
+  int iterations = 1;
+};
+
+double seconds_of(const std::function<void()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void report_bytes(benchmark::State& state, const MemoryRecord& record) {
+  state.counters["peak_total_bytes"] = static_cast<double>(record.peak_total);
+  state.counters["paper_total_bytes"] = static_cast<double>(record.paper_total());
+  for (int c = 0; c < kCategoryCount; ++c)
+    state.counters[std::string(name_of(static_cast<Category>(c))) + "_bytes"] =
+        static_cast<double>(record.category_peak[c]);
+}
+
+// ---- whole runs
+
+void memory_case(benchmark::State& state, const RunSpec& spec) {
+  for (auto _ : state) {
+    Session session;
+    state.SetIterationTime(seconds_of([&] { session = predict_session(spec); }));
+    report_bytes(state, session.prediction.training);
+  }
+}
+
+void step_case(benchmark::State& state, const RunSpec& spec) {
+  Session session = open_session(spec);
+  std::int64_t step = 0;
+  const auto train = [&] {
+    session.trainer->train({step, 0, step % 100 * spec.batch_size, spec.batch_size}, 0.01f);
+    ++step;
+  };
+  for (int warm_up = 0; warm_up < 2; ++warm_up) train();
+  for (auto _ : state) state.SetIterationTime(seconds_of(train));
+  state.SetItemsProcessed(state.iterations() * spec.batch_size);
+  report_bytes(state, session.trainer->training_record);
+}
+
+// ---- the ops of one step, by shape
+
+struct LayerShape {
+  std::int64_t size, in, out;
+  int kernel, stride, times;
+};
+// Of WideResNet-28-2, with how often each occurs.
+constexpr LayerShape kShapes[] = {
+    {32, 3, 16, 3, 1, 1},  {32, 16, 32, 3, 1, 1},  {32, 32, 32, 3, 1, 7},  {32, 32, 64, 3, 2, 1},
+    {16, 64, 64, 3, 1, 7}, {16, 64, 128, 3, 2, 1}, {8, 128, 128, 3, 1, 7}, {32, 16, 32, 1, 1, 1},
+    {32, 32, 64, 1, 2, 1}, {16, 64, 128, 1, 2, 1}};
+struct NormShape {
+  std::int64_t size, channels;
+  int times;
+};
+constexpr NormShape kNormShapes[] = {{32, 16, 1}, {32, 32, 8}, {16, 64, 8}, {8, 128, 8}};
+
+Tensor zeros(Ledger& ledger, TensorOps& ops, std::int64_t elements, Dtype dtype) {
+  Tensor tensor(ledger, {elements}, dtype, Category::workspace, "operand");
+  ops.zero(tensor.raw(), tensor.bytes());
+  return tensor;
+}
+
+void convolution_case(benchmark::State& state, const RunSpec& spec, const LayerShape& s,
+                      int direction) {
+  const auto backend = make_cpu_backend(static_cast<int>(spec.threads));
+  Ledger ledger(heap_memory());
+  TensorOps& ops = backend->tensor_ops();
+  const Dtype dtype = make_precision(spec.precision).activation;
+  const ConvolutionDescriptor d{spec.batch_size, s.size,   s.size,   s.in,
+                                s.out,           s.kernel, s.stride, dtype};
+  const Convolution& op = backend->convolution(d);
+  const ConvolutionPlan& plan = op.plan();
+  const Tensor x = zeros(ledger, ops, d.images * d.height * d.width * d.channels_in, dtype);
+  const Tensor y =
+      zeros(ledger, ops, d.images * d.out_height() * d.out_width() * d.channels_out, dtype);
+  const WeightLayout& layout = direction == 1 ? plan.backward_weights : plan.forward_weights;
+  const Tensor w = zeros(ledger, ops, layout.elements, layout.dtype);
+  const Tensor dw = zeros(ledger, ops, plan.gradient.elements, Dtype::f32);
+  const Tensor statistics = zeros(ledger, ops, d.images * 2 * d.channels_out, Dtype::f32);
+  const std::int64_t scratches[] = {plan.forward_scratch, plan.backward_data_scratch,
+                                    plan.backward_weights_scratch};
+  const Block scratch = ledger.allocate(scratches[direction], Category::workspace, "scratch");
+  const auto run = [&] {
+    if (direction == 0)
+      op.forward(x.raw(), w.raw(), nullptr, y.raw(), statistics.data<float>(), scratch.data());
+    else if (direction == 1)
+      op.backward_data(y.raw(), w.raw(), x.raw(), false, scratch.data());
+    else
+      op.backward_weights(x.raw(), y.raw(), dw.data<float>(), scratch.data());
+  };
+  run();
+  double seconds = 0;
+  for (auto _ : state) {
+    const double once = seconds_of(run);
+    seconds += once;
+    state.SetIterationTime(once);
+  }
+  const auto iterations = static_cast<double>(state.iterations());
+  state.counters["GFLOP/s"] = 2e-9 * static_cast<double>(plan.multiply_adds) * iterations / seconds;
+  state.counters["ms_in_a_step"] = 1e3 * seconds / iterations * s.times;
+  state.counters["scratch_bytes"] = static_cast<double>(scratches[direction]);
+}
+
+void norm_case(benchmark::State& state, const RunSpec& spec, const NormShape& s, int direction) {
+  const auto backend = make_cpu_backend(static_cast<int>(spec.threads));
+  Ledger ledger(heap_memory());
+  TensorOps& ops = backend->tensor_ops();
+  const Dtype dtype = make_precision(spec.precision).activation;
+  const BatchNormRelu& op =
+      backend->batch_norm_relu({spec.batch_size, s.size, s.size, s.channels, dtype});
+  const std::int64_t elements = spec.batch_size * s.size * s.size * s.channels;
+  const Tensor x = zeros(ledger, ops, elements, dtype), y = zeros(ledger, ops, elements, dtype),
+               dy = zeros(ledger, ops, elements, dtype);
+  const Tensor channel = zeros(ledger, ops, 6 * s.channels, Dtype::f32);
+  const Block scratch = ledger.allocate(op.plan().backward_scratch, Category::workspace, "scratch");
+  float* c = channel.data<float>();
+  const auto run = [&] {
+    if (direction == 0)
+      op.forward(x.raw(), c, c + s.channels, c + 2 * s.channels, c + 3 * s.channels, y.raw());
+    else
+      op.backward(x.raw(), y.raw(), dy.raw(), c, c + s.channels, c + 2 * s.channels, dy.raw(),
+                  false, c + 4 * s.channels, c + 5 * s.channels, scratch.data());
+  };
+  run();
+  double seconds = 0;
+  for (auto _ : state) {
+    const double once = seconds_of(run);
+    seconds += once;
+    state.SetIterationTime(once);
+  }
+  const auto iterations = static_cast<double>(state.iterations());
+  state.counters["ms_in_a_step"] = 1e3 * seconds / iterations * s.times;
+}
+
+std::vector<Case> cases(const RunSpec& base) {
+  std::vector<Case> all;
+  for (const std::string& precision : precision_names()) {
+    RunSpec spec = base;
+    spec.precision = precision;
+    const std::string name = case_name(spec);
+    all.push_back({"memory/" + name, [spec](benchmark::State& s) { memory_case(s, spec); }, 1});
+    all.push_back({"step/" + name, [spec](benchmark::State& s) { step_case(s, spec); }, 10});
+    const char* const directions[] = {"forward", "backward_data", "backward_weights"};
+    for (const LayerShape& s : kShapes)
+      for (int direction = 0; direction < 3; ++direction) {
+        if (direction == 1 && s.in == 3) continue;  // images have no gradient
+        all.push_back({concat("op/convolution.", directions[direction], "/precision=", precision,
+                              "/images=", spec.batch_size, "/size=", s.size, "/in=", s.in,
+                              "/out=", s.out, "/kernel=", s.kernel, "/stride=", s.stride),
+                       [spec, s, direction](benchmark::State& state) {
+                         convolution_case(state, spec, s, direction);
+                       },
+                       20});
+      }
+    for (const NormShape& s : kNormShapes)
+      for (int direction = 0; direction < 2; ++direction)
+        all.push_back({concat("op/batch_norm_relu.", direction ? "backward" : "forward",
+                              "/precision=", precision, "/images=", spec.batch_size,
+                              "/size=", s.size, "/channels=", s.channels),
+                       [spec, s, direction](benchmark::State& state) {
+                         norm_case(state, spec, s, direction);
+                       },
+                       20});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> benchmark_names() {
+  std::vector<std::string> names;
+  for (const Case& c : cases(validated(RunSpec{}))) names.push_back(c.name);
+  return names;
+}
+
+int run_benchmarks(const CommandLine& line) {
+  std::vector<std::string> flags{"memfloor"};
+  flags.insert(flags.end(), line.benchmark_flags.begin(), line.benchmark_flags.end());
+  std::vector<char*> pointers;
+  for (std::string& flag : flags) pointers.push_back(flag.data());
+  int count = static_cast<int>(pointers.size());
+  benchmark::Initialize(&count, pointers.data());
+  if (count > 1)
+    throw InputError(concat("unknown flag '", pointers[1], "'; see the flags of Google Benchmark"));
+  for (const Case& c : cases(validated(line.spec)))
+    benchmark::RegisterBenchmark(c.name.c_str(), c.run)
+        ->Iterations(c.iterations)
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond);
+  if (benchmark::RunSpecifiedBenchmarks() == 0)
+    throw InputError("no benchmark matches --benchmark_filter; see the names with: memfloor list");
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace memfloor

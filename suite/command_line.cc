@@ -1,0 +1,157 @@
+#include "suite/command_line.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <charconv>
+
+#include "core/error.h"
+
+namespace memfloor {
+namespace {
+
+namespace options = boost::program_options;
+
+struct CommandHelp {
+  const char* name;
+  const char* help;
+};
+constexpr CommandHelp kCommands[] = {
+    {"list", "models, techniques, recipes, spec keys and registered benchmarks"},
+    {"train", "train to the end of the recipe; writes a result file with --out"},
+    {"measure", "two real steps and one evaluation part, then the byte table"},
+    {"predict", "the same table without running: the null backend"},
+    {"explain", "the tensors alive at the peak, largest first"},
+    {"evaluate", "test accuracy of --weights FILE"},
+    {"bench", "Google Benchmark over what is registered; --benchmark_* flags pass through"},
+};
+
+options::options_description describe() {
+  options::options_description all("Flags");
+  auto add = all.add_options();
+  for (const SpecKey& key : spec_keys()) {
+    const std::string flag = key.flag().substr(2);
+    if (key.name == "augment")
+      add("no-augment", options::bool_switch(), ("without: " + key.help).c_str());
+    else
+      add(flag.c_str(), options::value<std::string>(), key.help.c_str());
+  }
+  add("spec", options::value<std::string>(), "JSON file with spec keys; flags beside it win");
+  add("out", options::value<std::string>(), "result file to write");
+  add("json", options::bool_switch(), "print the result as JSON on standard output");
+  add("init-weights", options::value<std::string>(), "start from this safetensors file");
+  add("save-weights", options::value<std::string>(),
+      "write the final weights to this safetensors file");
+  add("weights", options::value<std::string>(), "weights to evaluate");
+  add("log-loss", options::value<std::string>(),
+      "write every update's loss to this file, JSON lines");
+  add("snapshot-every", options::value<std::string>(),
+      "updates between snapshots, kept at OUT.snapshot");
+  add("resume", options::bool_switch(), "continue from OUT.snapshot where it exists");
+  add("seeds", options::value<std::string>(),
+      "train once for each, as in 1,2,3; reports mean and spread");
+  add("help", options::bool_switch(), "this text");
+  return all;
+}
+
+std::int64_t whole_number(const std::string& text, const std::string& flag, std::int64_t least) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least)
+    throw InputError(
+        concat(flag, " takes a whole number of at least ", least, ", not '", text, "'"));
+  return value;
+}
+
+std::vector<std::int64_t> parse_seeds(const std::string& text) {
+  std::vector<std::int64_t> seeds;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    seeds.push_back(whole_number(text.substr(begin, end - begin), "--seeds", 0));
+    begin = end + 1;
+  }
+  return seeds;
+}
+
+}  // namespace
+
+std::string usage() {
+  std::ostringstream text;
+  text
+      << "memfloor: how little memory does training need?\n\nusage: memfloor <command> [flags]\n\n";
+  for (const CommandHelp& command : kCommands)
+    text << "  " << command.name << std::string(10 - std::string(command.name).size(), ' ')
+         << command.help << "\n";
+  text << "\n" << describe();
+  return text.str();
+}
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+  CommandLine line;
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "help") {
+    line.help = true;
+    return line;
+  }
+  line.command = arguments[0];
+  std::string known;
+  for (const CommandHelp& command : kCommands)
+    known += (known.empty() ? "" : ", ") + std::string(command.name);
+  if (std::none_of(std::begin(kCommands), std::end(kCommands),
+                   [&](const CommandHelp& c) { return line.command == c.name; }))
+    throw InputError(concat("'", line.command, "' is not a command; memfloor knows: ", known));
+
+  // Google Benchmark's flags are its own affair.
+  std::vector<std::string> rest;
+  for (std::size_t i = 1; i < arguments.size(); ++i)
+    (arguments[i].starts_with("--benchmark_") ? line.benchmark_flags : rest)
+        .push_back(arguments[i]);
+  if (!line.benchmark_flags.empty() && line.command != "bench")
+    throw InputError(concat("'", line.benchmark_flags[0], "' goes with: memfloor bench"));
+
+  const options::options_description description = describe();
+  options::variables_map given;
+  try {
+    using Style = options::command_line_style::style_t;
+    const int style = Style::allow_long | Style::long_allow_adjacent | Style::long_allow_next;
+    const options::positional_options_description no_positional;
+    options::store(options::command_line_parser(rest)
+                       .options(description)
+                       .positional(no_positional)
+                       .style(style)
+                       .run(),
+                   given);
+  } catch (const options::unknown_option& error) {
+    throw InputError(concat("unknown flag '", error.get_option_name(), "'; see: memfloor --help"));
+  } catch (const options::error& error) {
+    throw InputError(concat(error.what(), "; see: memfloor --help"));
+  }
+
+  const auto text = [&](const char* flag) {
+    return given.count(flag) ? given[flag].as<std::string>() : std::string();
+  };
+  if (given.count("spec")) line.spec = read_spec_file(text("spec"));
+  for (const SpecKey& key : spec_keys()) {
+    const std::string flag = key.flag().substr(2);
+    if (given.count(flag)) set_from_text(line.spec, key, given[flag].as<std::string>());
+  }
+  // Zero means "not given" inside; typed by a person it is a mistake.
+  for (const char* flag : {"batch-size", "microbatch", "epochs", "threads"})
+    if (given.count(flag)) whole_number(text(flag), concat("--", flag), 1);
+  if (given["no-augment"].as<bool>()) line.spec.augment = false;
+  line.out = text("out");
+  line.init_weights = text("init-weights");
+  line.save_weights = text("save-weights");
+  line.weights = text("weights");
+  line.log_loss = text("log-loss");
+  line.json = given["json"].as<bool>();
+  line.resume = given["resume"].as<bool>();
+  line.help = given["help"].as<bool>();
+  if (given.count("snapshot-every"))
+    line.snapshot_every = whole_number(text("snapshot-every"), "--snapshot-every", 1);
+  if (given.count("seeds")) line.seeds = parse_seeds(text("seeds"));
+  if ((line.resume || line.snapshot_every > 0) && line.out.empty())
+    throw InputError(
+        "--resume and --snapshot-every need --out FILE: the snapshot is kept at FILE.snapshot");
+  return line;
+}
+
+}  // namespace memfloor

@@ -1,0 +1,29 @@
+// The command line: memfloor <command> [--flags]. Flags of the spec are its keys (see run_spec.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "suite/run_spec.h"
+
+namespace memfloor {
+
+struct CommandLine {
+  std::string command;
+  RunSpec spec;  // as given, not validated
+  std::string out, init_weights, save_weights, weights, log_loss;
+  bool json = false, resume = false, help = false;
+  std::int64_t snapshot_every = 0;
+  std::vector<std::int64_t> seeds;
+  std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through
+};
+
+/// Throws InputError, one sentence, for an unknown command or flag or a value of the wrong type.
+CommandLine parse_command_line(const std::vector<std::string>& arguments);
+
+std::string usage();
+
+/// Runs a command line; the process's exit code. Throws what the library throws.
+int run_command(const CommandLine& line);
+
+}  // namespace memfloor

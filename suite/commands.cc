@@ -1,0 +1,237 @@
+// What each command does.
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "core/error.h"
+#include "suite/benchmarks.h"
+#include "suite/command_line.h"
+#include "suite/result.h"
+#include "suite/session.h"
+#include "suite/training_run.h"
+#include "suite/weights_file.h"
+#include "techniques/registry.h"
+
+namespace memfloor {
+namespace {
+
+using nlohmann::json;
+
+// Prints, and writes where asked to. A result that cannot be written is not lost: it goes to
+// standard output.
+void report(const CommandLine& line, const std::string& out, const json& result,
+            const std::string& text) {
+  if (line.json)
+    std::cout << result.dump(2) << std::endl;
+  else
+    std::cout << text << std::flush;
+  if (out.empty()) return;
+  try {
+    write_result(out, result);
+  } catch (const Error&) {
+    if (!line.json) std::cout << result.dump(2) << std::endl;
+    throw;
+  }
+  if (!line.json) std::cout << "result: " << out << std::endl;
+}
+
+std::string heading(const Session& session) {
+  return concat(case_name(session.spec), ", ", session.spec.threads, " threads\n");
+}
+
+void start_from(const std::string& path, Session& session, bool need_running) {
+  Trainer& trainer = *session.trainer;
+  if (!path.empty())
+    load_weights(path, trainer.parameters(), trainer.running(), trainer.ops(), need_running);
+}
+
+int list(const CommandLine& line) {
+  if (line.json) {
+    json keys = json::array(), names = json::array(), all_recipes = json::array();
+    for (const SpecKey& key : spec_keys())
+      keys.push_back({{"key", key.name}, {"flag", key.flag()}, {"help", key.help}});
+    for (const Recipe& recipe : recipes())
+      all_recipes.push_back(
+          {{"name", recipe.name}, {"epochs", recipe.epochs}, {"shortened", recipe.shortened}});
+    for (const std::string& name : benchmark_names()) names.push_back(name);
+    std::cout << json{{"models", {"wrn28_2"}},
+                      {"data", {"synthetic", "cifar10"}},
+                      {"precision", precision_names()},
+                      {"checkpoint", checkpoint_names()},
+                      {"recipes", all_recipes},
+                      {"spec_keys", keys},
+                      {"default_spec", to_json(validated(RunSpec{}))},
+                      {"benchmarks", names}}
+                     .dump(2)
+              << std::endl;
+    return 0;
+  }
+  std::cout << "models: wrn28_2 (any wrn<depth>_<width>)\ndata: synthetic, cifar10\nprecision:";
+  for (const std::string& name : precision_names()) std::cout << ' ' << name;
+  std::cout << "\ncheckpoint:";
+  for (const std::string& name : checkpoint_names()) std::cout << ' ' << name;
+  std::cout << "\n";
+  for (const Recipe& recipe : recipes())
+    std::cout << "recipe " << recipe.name << ": " << recipe.description << "\n";
+  std::cout << "spec keys:\n";
+  for (const SpecKey& key : spec_keys())
+    std::printf("  %-16s %s\n", key.flag().c_str(), key.help.c_str());
+  std::cout << "benchmarks:\n";
+  for (const std::string& name : benchmark_names()) std::cout << "  " << name << "\n";
+  return 0;
+}
+
+std::string outcome_text(const json& result, const TrainingOutcome& outcome) {
+  char text[160];
+  std::snprintf(text, sizeof text, "test accuracy %.2f %%, %.1f images/s (median step %.1f ms)\n",
+                100 * result["quality"]["test_accuracy"].get<double>(), outcome.images_per_second,
+                1e3 * outcome.step_seconds_median);
+  std::string notes;
+  for (const json& note : result["notes"]) notes += "note: " + note.get<std::string>() + "\n";
+  return text + notes;
+}
+
+// One training. Returns its test accuracy, or nothing when it was interrupted.
+std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
+                                 const std::string& out) {
+  check_writable(out);
+  check_writable(line.save_weights);
+  Session session = open_session(spec);
+  start_from(line.init_weights, session, false);
+  TrainingOptions options;
+  if (!out.empty()) options.snapshot_path = out + ".snapshot";
+  options.snapshot_every = line.snapshot_every;
+  options.resume = line.resume;
+  options.loss_log = line.log_loss;
+  TrainingRun run(session, options);
+  const TrainingOutcome outcome = run.run();
+  if (outcome.interrupted) {
+    std::cerr << "memfloor: interrupted after update " << outcome.state.updates << " of "
+              << run.total_updates()
+              << (out.empty() ? "; without --out there is no snapshot to continue from"
+                              : "; continue with the same command and --resume")
+              << std::endl;
+    return std::nullopt;
+  }
+  if (!line.save_weights.empty())
+    save_weights(line.save_weights, session.trainer->parameters(), session.trainer->running(),
+                 session.trainer->ops());
+  const json result = make_result("train", session, &outcome);
+  report(line, out, result,
+         heading(session) + memory_table(result) + outcome_text(result, outcome));
+  if (!options.snapshot_path.empty()) std::filesystem::remove(options.snapshot_path);
+  return result["quality"]["test_accuracy"].get<double>();
+}
+
+// "runs/a.json" and seed 2 give "runs/a_seed2.json".
+std::string with_seed(const std::string& out, std::int64_t seed) {
+  if (out.empty()) return out;
+  std::filesystem::path path(out);
+  const std::string name = concat(path.stem().string(), "_seed", seed, path.extension().string());
+  return path.replace_filename(name).string();
+}
+
+constexpr int kInterrupted = 130;  // as shells report SIGINT
+
+int train(const CommandLine& line) {
+  if (line.seeds.empty()) return train_once(line, line.spec, line.out) ? 0 : kInterrupted;
+  if (!line.save_weights.empty() || !line.log_loss.empty())
+    throw InputError(
+        "--seeds trains several times: give --save-weights and --log-loss to single runs");
+  double sum = 0, squares = 0;
+  for (const std::int64_t seed : line.seeds) {
+    RunSpec spec = line.spec;
+    spec.seed = seed;
+    const auto accuracy = train_once(line, spec, with_seed(line.out, seed));
+    if (!accuracy) return kInterrupted;
+    sum += *accuracy, squares += *accuracy * *accuracy;
+  }
+  const auto n = static_cast<double>(line.seeds.size());
+  const double mean = sum / n;
+  const double spread = n > 1 ? std::sqrt(std::max(0.0, (squares - n * mean * mean) / (n - 1))) : 0;
+  std::fprintf(line.json ? stderr : stdout,
+               "test accuracy over %zu seeds: mean %.2f %%, standard deviation %.2f points\n",
+               line.seeds.size(), 100 * mean, 100 * spread);
+  return 0;
+}
+
+int measure(const CommandLine& line) {
+  check_writable(line.out);
+  Session session = open_session(line.spec);
+  start_from(line.init_weights, session, false);
+  Trainer& trainer = *session.trainer;
+  const std::int64_t batch = std::min(session.spec.batch_size, session.size.train);
+  for (std::int64_t step = 0; step < 2; ++step) trainer.train({step, 0, 0, batch}, 0.001f);
+  trainer.evaluate(0, std::min(trainer.evaluation_part(), session.size.test));
+  const json result = make_result("measure", session, nullptr);
+  const std::string difference = prediction_difference(session.prediction, trainer);
+  report(
+      line, line.out, result,
+      heading(session) + memory_table(result) +
+          (difference.empty() ? "predicted and measured bytes are equal in every category\n" : ""));
+  if (!difference.empty()) throw Error("prediction and measurement differ: " + difference);
+  return 0;
+}
+
+int predict_command(const CommandLine& line) {
+  check_writable(line.out);
+  const Session session = predict_session(line.spec);
+  const json result = make_result("predict", session, nullptr);
+  report(line, line.out, result, heading(session) + memory_table(result));
+  return 0;
+}
+
+int explain(const CommandLine& line) {
+  const Session session = predict_session(line.spec);
+  const std::vector<LiveBlock> blocks = live_at_peak(session.prediction.log);
+  if (line.json) {
+    json array = json::array();
+    for (const LiveBlock& block : blocks)
+      array.push_back(
+          {{"bytes", block.bytes}, {"category", name_of(block.category)}, {"label", block.label}});
+    std::cout << array.dump(2) << std::endl;
+    return 0;
+  }
+  std::cout << heading(session) << blocks.size() << " blocks alive at the peak of "
+            << session.prediction.training.peak_total << " bytes:\n";
+  for (const LiveBlock& block : blocks)
+    std::printf("  %15lld  %-16s %s\n", static_cast<long long>(block.bytes),
+                name_of(block.category), block.label.c_str());
+  return 0;
+}
+
+int evaluate(const CommandLine& line) {
+  if (line.weights.empty()) throw InputError("evaluate needs --weights FILE, a safetensors file");
+  check_writable(line.out);
+  Session session = open_session(line.spec);
+  start_from(line.weights, session, true);
+  const Totals totals = evaluate_all(*session.trainer, session.size.test);
+  json result = make_result("evaluate", session, nullptr);
+  result["quality"]["test_accuracy"] = totals.accuracy();
+  char text[96];
+  std::snprintf(text, sizeof text, "test accuracy %.2f %% (%lld of %lld), loss %.4f\n",
+                100 * totals.accuracy(), static_cast<long long>(totals.correct),
+                static_cast<long long>(totals.samples), totals.mean_loss());
+  report(line, line.out, result, heading(session) + text);
+  return 0;
+}
+
+}  // namespace
+
+int run_command(const CommandLine& line) {
+  if (line.help) {
+    std::cout << usage();
+    return 0;
+  }
+  const std::pair<const char*, int (*)(const CommandLine&)> commands[] = {
+      {"list", list},           {"train", train},
+      {"measure", measure},     {"predict", predict_command},
+      {"explain", explain},     {"evaluate", evaluate},
+      {"bench", run_benchmarks}};
+  for (const auto& [name, run] : commands)
+    if (line.command == name) return run(line);
+  throw Error(concat("command '", line.command, "' has no implementation"));
+}
+
+}  // namespace memfloor

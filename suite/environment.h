@@ -1,0 +1,18 @@
+// What identifies code, machine and libraries in a result file, and what the system says of memory.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+
+#include "backends/backend.h"
+#include "data_loaders/image_dataset.h"
+
+namespace memfloor {
+
+/// The `environment` object of a result; `data` may be null.
+nlohmann::json environment_of(const Backend& backend, const ImageDataset* data);
+
+/// Anonymous resident memory of this process, bytes (Linux's RssAnon); 0 where it is unknown.
+std::int64_t resident_anonymous_bytes();
+
+}  // namespace memfloor

@@ -1,0 +1,27 @@
+// Prediction: the same trainer on the null backend. What it allocates is what the real run will.
+#pragma once
+
+#include <memory>
+
+#include "suite/trainer.h"
+
+namespace memfloor {
+
+/// How many samples there are, which decides the sizes of the last minibatch and evaluation part.
+struct DataSize {
+  std::int64_t train = 50000, test = 10000;
+};
+
+struct Prediction {
+  MemoryRecord training, evaluation;
+  EventLog log;        // of the whole null run: set-up, minibatches, evaluation parts
+  ArenaLayout layout;  // for the real run
+  MultiplyAdds work;   // of one whole minibatch
+};
+
+/// Two minibatches and one evaluation part of every size that occurs. `target` makes (and keeps)
+/// its primitives on the way.
+Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const DataSize& size,
+                   std::shared_ptr<Backend> target);
+
+}  // namespace memfloor

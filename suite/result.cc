@@ -1,0 +1,135 @@
+#include "suite/result.h"
+
+#include <cstdio>
+
+#include "core/atomic_file.h"
+#include "core/error.h"
+#include "suite/environment.h"
+
+namespace memfloor {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const ByteSplit& split) {
+  json object = json::object();
+  for (int c = 0; c < kCategoryCount; ++c) object[name_of(static_cast<Category>(c))] = split[c];
+  return object;
+}
+
+json memory_json(const Session& session) {
+  const bool measured = session.trainer != nullptr;
+  const MemoryRecord& training =
+      measured ? session.trainer->training_record : session.prediction.training;
+  const MemoryRecord& evaluation =
+      measured ? session.trainer->evaluation_record : session.prediction.evaluation;
+  return {{"peak_total_bytes", training.peak_total},
+          {"at_peak", to_json(training.at_peak)},
+          {"category_peak", to_json(training.category_peak)},
+          {"paper",
+           {{"model_bytes", training.paper_model()},
+            {"optimizer_bytes", training.paper_optimizer()},
+            {"activation_bytes", training.paper_activation()},
+            {"total_bytes", training.paper_total()}}},
+          {"allocated_peak_bytes", training.allocated_peak},
+          {"reserved_bytes", session.prediction.layout.total_bytes},
+          {"evaluation_peak_bytes", evaluation.peak_total},
+          {"library_bytes", session.library_bytes},
+          {"rss_anon_delta_bytes",
+           measured ? json(resident_anonymous_bytes() - session.resident_at_setup) : json()}};
+}
+
+}  // namespace
+
+nlohmann::json make_result(const std::string& command, const Session& session,
+                           const TrainingOutcome* outcome) {
+  const RunSpec& spec = session.spec;
+  json notes = json::array();
+  const Recipe& recipe = find_recipe(spec.recipe);
+  if (outcome && (recipe.shortened || spec.max_steps > 0 || spec.epochs < recipe.epochs))
+    notes.push_back(concat("shortened training: ", outcome->state.updates,
+                           " updates; the paper recipe runs 200 epochs, so the quality is not "
+                           "comparable with published figures"));
+  if (spec.data == "synthetic" && outcome)
+    notes.push_back(
+        "synthetic data: the accuracy shows that training works and says nothing about CIFAR-10");
+  if (outcome && spec.microbatch < spec.batch_size)
+    notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
+                           " samples, which is another training than over the whole minibatch"));
+  if (session.trainer)
+    if (const std::string difference = prediction_difference(session.prediction, *session.trainer);
+        !difference.empty())
+      notes.push_back("prediction and measurement differ: " + difference);
+
+  const json curve = outcome ? outcome->state.curve : json::array();
+  const auto timed = [&](double value) { return value > 0 ? json(value) : json(); };
+  // A multiply and an add are two operations; per sample.
+  const MultiplyAdds& work = session.prediction.work;
+  const auto flops = [&](std::int64_t multiply_adds) {
+    return 2 * multiply_adds / spec.batch_size;
+  };
+  return {{"schema_version", 1},
+          {"command", command},
+          {"spec", memfloor::to_json(spec)},
+          {"memory", memory_json(session)},
+          {"quality",
+           {{"test_accuracy", curve.empty() ? json() : curve.back()["test_accuracy"]},
+            {"curve", curve}}},
+          {"time",
+           {{"step_seconds_median", timed(outcome ? outcome->step_seconds_median : 0)},
+            {"images_per_second", timed(outcome ? outcome->images_per_second : 0)}}},
+          {"flops",
+           {{"forward", flops(work.forward)},
+            {"backward", flops(work.backward)},
+            {"recompute", flops(work.recompute)}}},
+          {"environment", environment_of(*session.backend, session.data.get())},
+          {"notes", notes}};
+}
+
+void write_result(const std::string& path, const nlohmann::json& result) {
+  AtomicFile file(path);
+  file.write(result.dump(2) + "\n");
+  file.commit();
+}
+
+void check_writable(const std::string& path) {
+  if (!path.empty()) AtomicFile probe(path);
+}
+
+std::string memory_table(const nlohmann::json& result) {
+  const json& memory = result["memory"];
+  std::string table;
+  const auto row = [&](const std::string& name, std::int64_t a, std::int64_t b) {
+    char line[128];
+    std::snprintf(line, sizeof line, "  %-18s %15lld %15lld\n", name.c_str(),
+                  static_cast<long long>(a), static_cast<long long>(b));
+    table += line;
+  };
+  table += "  bytes                     at the peak        own peak\n";
+  for (int c = 0; c < kCategoryCount; ++c) {
+    const char* name = name_of(static_cast<Category>(c));
+    row(name, memory["at_peak"][name], memory["category_peak"][name]);
+  }
+  const auto line = [&](const char* name, const json& value) {
+    if (value.is_null()) return;
+    char text[128];
+    std::snprintf(text, sizeof text, "  %-18s %15lld  %s\n", name, value.get<long long>(),
+                  human_bytes(value.get<long long>()).c_str());
+    table += text;
+  };
+  line("peak_total", memory["peak_total_bytes"]);
+  table += "  the paper's convention (category peaks)\n";
+  line("model", memory["paper"]["model_bytes"]);
+  line("optimizer", memory["paper"]["optimizer_bytes"]);
+  line("activation", memory["paper"]["activation_bytes"]);
+  line("paper.total", memory["paper"]["total_bytes"]);
+  table += "  beside them\n";
+  line("allocated_peak", memory["allocated_peak_bytes"]);
+  line("reserved", memory["reserved_bytes"]);
+  line("evaluation_peak", memory["evaluation_peak_bytes"]);
+  line("library", memory["library_bytes"]);
+  line("rss_anon_delta", memory["rss_anon_delta_bytes"]);
+  return table;
+}
+
+}  // namespace memfloor

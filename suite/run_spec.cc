@@ -1,0 +1,224 @@
+#include "suite/run_spec.h"
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/error.h"
+#include "suite/models.h"
+#include "suite/recipe.h"
+#include "techniques/registry.h"
+
+namespace memfloor {
+
+std::string SpecKey::flag() const {
+  std::string text = "--" + name;
+  for (char& c : text)
+    if (c == '_') c = '-';
+  return text;
+}
+
+const std::vector<SpecKey>& spec_keys() {
+  using Json = SpecKey::Json;
+  static const std::vector<SpecKey> keys{
+      {"model", &RunSpec::model, "wrn28_2, or any wrn<depth>_<width>"},
+      {"data", &RunSpec::data, "synthetic or cifar10"},
+      {"data_dir", &RunSpec::data_dir, "folder that holds the data set's files",
+       Json::empty_is_null},
+      {"device", &RunSpec::device, "cpu"},
+      {"precision", &RunSpec::precision, "fp32 or bf16_mixed"},
+      {"sparsity", &RunSpec::sparsity,
+       "share of the residual blocks' 3x3 weights that are zero; 0: off"},
+      {"batch_size", &RunSpec::batch_size, "samples of one update"},
+      {"microbatch", &RunSpec::microbatch, "samples of one part (default: the batch size)"},
+      {"checkpoint", &RunSpec::checkpoint, "which activations are recomputed; none: off"},
+      {"recipe", &RunSpec::recipe, "paper (200 epochs) or short (12 epochs, meant for CPUs)"},
+      {"epochs", &RunSpec::epochs, "passes over the training data (default: the recipe's)"},
+      {"max_steps", &RunSpec::max_steps, "stop after so many updates; the schedule ends there too",
+       Json::zero_is_null},
+      {"seed", &RunSpec::seed, "of weights, order and augmentation"},
+      {"threads", &RunSpec::threads, "default: one per core; results do not depend on it"},
+      {"memory_budget", &RunSpec::memory_budget, "refuse to use more, as in 400MB or 7MiB",
+       Json::zero_is_null},
+      {"augment", &RunSpec::augment, "reflect-pad 4, random crop, horizontal flip"},
+      {"order", &RunSpec::order, "shuffled or sequential"},
+      {"learning_rate", &RunSpec::learning_rate, "constant, instead of the recipe's schedule",
+       Json::zero_is_null},
+  };
+  return keys;
+}
+
+std::int64_t parse_bytes(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  const std::pair<const char*, double> units[] = {
+      {"", 1},     {"B", 1},      {"kB", 1e3},      {"KB", 1e3},        {"MB", 1e6},
+      {"GB", 1e9}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}};
+  if (error == std::errc{} && value >= 0 && std::isfinite(value))
+    for (const auto& [name, factor] : units)
+      if (unit == name && value * factor < 9e18)
+        return static_cast<std::int64_t>(std::floor(value * factor));
+  throw InputError(
+      concat("'", text, "' is not a number of bytes; write it like 7340032, 7MiB or 7.5MB"));
+}
+
+namespace {
+
+template <class Number>
+Number parse_number(const std::string& text, const std::string& flag, const char* what) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw InputError(concat(flag, " takes ", what, ", not '", text, "'"));
+  return value;
+}
+
+bool parse_bool(const std::string& text, const std::string& flag) {
+  if (text == "true" || text == "1") return true;
+  if (text == "false" || text == "0") return false;
+  throw InputError(concat(flag, " takes true or false, not '", text, "'"));
+}
+
+}  // namespace
+
+void set_from_text(RunSpec& spec, const SpecKey& key, const std::string& text) {
+  if (key.name == "memory_budget") {
+    spec.memory_budget = parse_bytes(text);
+    return;
+  }
+  std::visit(
+      [&](auto member) {
+        using T = std::remove_reference_t<decltype(spec.*member)>;
+        if constexpr (std::is_same_v<T, std::string>)
+          spec.*member = text;
+        else if constexpr (std::is_same_v<T, bool>)
+          spec.*member = parse_bool(text, key.flag());
+        else if constexpr (std::is_same_v<T, double>)
+          spec.*member = parse_number<double>(text, key.flag(), "a number");
+        else
+          spec.*member = parse_number<std::int64_t>(text, key.flag(), "a whole number");
+      },
+      key.member);
+}
+
+nlohmann::json to_json(const RunSpec& spec) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const SpecKey& key : spec_keys())
+    std::visit(
+        [&](auto member) {
+          const auto& value = spec.*member;
+          if (key.json != SpecKey::Json::plain && value == std::decay_t<decltype(value)>{})
+            json[key.name] = nullptr;
+          else
+            json[key.name] = value;
+        },
+        key.member);
+  return json;
+}
+
+RunSpec spec_from_json(const nlohmann::json& json, const std::string& source) {
+  if (!json.is_object())
+    throw InputError(concat(source, " does not hold a JSON object of spec keys"));
+  RunSpec spec;
+  for (const auto& [name, value] : json.items()) {
+    const auto& keys = spec_keys();
+    const auto key =
+        std::find_if(keys.begin(), keys.end(), [&](const SpecKey& k) { return k.name == name; });
+    if (key == keys.end())
+      throw InputError(
+          concat(source, " has the unknown key '", name, "'; see the keys with: memfloor list"));
+    if (value.is_null() && key->json != SpecKey::Json::plain) continue;
+    if (name == "memory_budget" && value.is_string()) {
+      spec.memory_budget = parse_bytes(value.get<std::string>());
+      continue;
+    }
+    const auto refuse = [&](const char* type) {
+      throw InputError(concat(source, ": key '", name, "' takes ", type, ", not ", value.dump()));
+    };
+    std::visit(
+        [&](auto member) {
+          using T = std::remove_reference_t<decltype(spec.*member)>;
+          if constexpr (std::is_same_v<T, std::string>) {
+            if (!value.is_string()) refuse("a string");
+          } else if constexpr (std::is_same_v<T, bool>) {
+            if (!value.is_boolean()) refuse("true or false");
+          } else if constexpr (std::is_same_v<T, double>) {
+            if (!value.is_number()) refuse("a number");
+          } else if (!value.is_number_integer() ||
+                     (value.is_number_unsigned() &&
+                      value.template get<std::uint64_t>() > INT64_MAX)) {
+            refuse("a whole number");
+          }
+          spec.*member = value.template get<T>();
+        },
+        key->member);
+  }
+  return spec;
+}
+
+RunSpec read_spec_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw InputError(concat("cannot read the spec file '", path, "'; check the path"));
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  if (json.is_discarded())
+    throw InputError(concat("the spec file '", path,
+                            "' is not JSON; mend it or write one with: memfloor list --json"));
+  return spec_from_json(json, concat("the spec file '", path, "'"));
+}
+
+RunSpec validated(RunSpec spec) {
+  const auto require = [](bool good, const auto&... sentence) {
+    if (!good) throw InputError(concat(sentence...));
+  };
+  make_model_config(spec.model);  // throws with its own sentence
+  make_precision(spec.precision);
+  make_retention_plan(spec.checkpoint);
+  require(spec.device == "cpu", "--device '", spec.device,
+          "' is not known; this version knows: cpu");
+  require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,
+          "--sparsity is a share in [0, 1), not ", spec.sparsity);
+  make_parameter_store(spec.sparsity);
+  require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
+          "' is not known; this version knows: synthetic, cifar10");
+  require(spec.batch_size >= 1 && spec.batch_size <= 1000000,
+          "--batch-size is between 1 and 1000000, not ", spec.batch_size);
+  if (spec.microbatch == 0) spec.microbatch = spec.batch_size;
+  require(spec.microbatch >= 1 && spec.microbatch <= spec.batch_size,
+          "--microbatch is between 1 and the batch size (", spec.batch_size, "), not ",
+          spec.microbatch);
+  const Recipe& recipe = find_recipe(spec.recipe);
+  if (spec.epochs == 0) spec.epochs = recipe.epochs;
+  require(spec.epochs >= 1 && spec.epochs <= 1000000, "--epochs is between 1 and 1000000, not ",
+          spec.epochs);
+  require(spec.max_steps >= 0, "--max-steps is 0 (no limit) or more, not ", spec.max_steps);
+  require(spec.seed >= 0 && spec.seed <= 0xffffffffll, "--seed is between 0 and 4294967295, not ",
+          spec.seed);
+  if (spec.threads == 0) spec.threads = std::max(1u, std::thread::hardware_concurrency());
+  require(spec.threads >= 1 && spec.threads <= 1024, "--threads is between 1 and 1024, not ",
+          spec.threads);
+  require(spec.memory_budget >= 0, "--memory-budget is a number of bytes, not ",
+          spec.memory_budget);
+  require(spec.order == "shuffled" || spec.order == "sequential",
+          "--order is shuffled or sequential, not '", spec.order, "'");
+  require(std::isfinite(spec.learning_rate) && spec.learning_rate >= 0,
+          "--learning-rate is a positive number, not ", spec.learning_rate);
+  return spec;
+}
+
+std::string case_name(const RunSpec& spec) {
+  const nlohmann::json mine = to_json(spec), defaults = to_json(validated(RunSpec{}));
+  std::string name = "model=" + spec.model + "/data=" + spec.data;
+  for (const char* key :
+       {"device", "precision", "sparsity", "batch_size", "microbatch", "checkpoint"}) {
+    if (mine[key] == defaults[key]) continue;
+    if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
+    name += concat("/", key, "=",
+                   mine[key].is_string() ? mine[key].get<std::string>() : mine[key].dump());
+  }
+  return name;
+}
+
+}  // namespace memfloor

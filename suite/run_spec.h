@@ -1,0 +1,71 @@
+// The run spec: one value that says everything about a run. The benchmark's name, the prediction,
+// the result file and the command line derive from it; flag --a-b is key a_b.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace memfloor {
+
+struct RunSpec {
+  std::string model = "wrn28_2";
+  std::string data = "synthetic";
+  std::string data_dir;
+  std::string device = "cpu";
+  std::string precision = "fp32";
+  double sparsity = 0;
+  std::int64_t batch_size = 100;
+  std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
+  std::string checkpoint = "none";
+  std::string recipe = "paper";
+  std::int64_t epochs = 0;     // before validate(): 0 = the recipe's
+  std::int64_t max_steps = 0;  // 0: no limit
+  std::int64_t seed = 1;
+  std::int64_t threads = 0;        // before validate(): 0 = one per core
+  std::int64_t memory_budget = 0;  // bytes; 0: none
+  bool augment = true;
+  std::string order = "shuffled";
+  double learning_rate = 0;  // 0: the recipe's schedule; else this, constant
+
+  bool operator==(const RunSpec&) const = default;
+};
+
+/// One key of the spec: its flag, its JSON key, its place in RunSpec, one line of help.
+struct SpecKey {
+  enum class Json { plain, zero_is_null, empty_is_null };
+  using Member = std::variant<std::string RunSpec::*, std::int64_t RunSpec::*, double RunSpec::*,
+                              bool RunSpec::*>;
+  std::string name;
+  Member member;
+  std::string help;
+  Json json = Json::plain;  // how "not given" is written
+
+  std::string flag() const;  // "--batch-size"
+};
+const std::vector<SpecKey>& spec_keys();
+
+/// Sets one key from the command line's text. Throws InputError for text that is not of the key's
+/// type.
+void set_from_text(RunSpec& spec, const SpecKey& key, const std::string& text);
+
+/// Every key, in the table's order of names.
+nlohmann::json to_json(const RunSpec& spec);
+/// Strict: throws InputError for an unknown key or a wrong type; absent keys keep their defaults.
+RunSpec spec_from_json(const nlohmann::json& json, const std::string& source);
+RunSpec read_spec_file(const std::string& path);
+
+/// Fills what was left to defaults and throws InputError, one sentence, for a spec that cannot run.
+RunSpec validated(RunSpec spec);
+
+/// "model=wrn28_2/data=synthetic/precision=bf16_mixed": every key that shapes a step and differs
+/// from its default, model and data always.
+std::string case_name(const RunSpec& spec);
+
+/// Bytes: "7340032", "7MiB", "7.5MB", "64KiB", "1GiB".
+std::int64_t parse_bytes(const std::string& text);
+
+}  // namespace memfloor

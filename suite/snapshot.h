@@ -1,0 +1,24 @@
+// Snapshots: everything a killed run needs to go on as if nothing had happened, bit for bit.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "suite/trainer.h"
+
+namespace memfloor {
+
+/// How far a training has come.
+struct TrainingState {
+  std::int64_t updates = 0;
+  Totals epoch_totals;  // of the current epoch, so far
+  nlohmann::json curve = nlohmann::json::array();
+};
+
+void write_snapshot(const std::string& path, const TrainingState& state, Trainer& trainer);
+
+/// Throws InputError for a damaged snapshot, or one of a different spec (threads and data_dir may
+/// differ).
+TrainingState read_snapshot(const std::string& path, Trainer& trainer);
+
+}  // namespace memfloor

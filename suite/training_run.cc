@@ -1,0 +1,189 @@
+#include "suite/training_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "core/error.h"
+#include "suite/progress_line.h"
+
+namespace memfloor {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// While alive, SIGINT and SIGTERM ask the run to stop after the current update; a second one kills.
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    interrupted = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(SIGINT, &action, &old_int_);
+    sigaction(SIGTERM, &action, &old_term_);
+  }
+  ~InterruptGuard() {
+    sigaction(SIGINT, &old_int_, nullptr);
+    sigaction(SIGTERM, &old_term_, nullptr);
+  }
+
+ private:
+  struct sigaction old_int_ {
+  }, old_term_{};
+};
+
+// Durations of the latest updates; a fixed small buffer, so that a long run's bookkeeping does not
+// grow.
+class StepTimes {
+ public:
+  void add(double seconds) { recent_[count_++ % kKept] = seconds; }
+  double median() const {
+    std::vector<double> sorted(recent_, recent_ + std::min(count_, kKept));
+    if (sorted.empty()) return 0;
+    std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+
+ private:
+  static constexpr std::size_t kKept = 2048;
+  double recent_[kKept] = {};
+  std::size_t count_ = 0;
+};
+
+// Appends a line for every update; a resumed run first drops the lines it will write again.
+class LossLog {
+ public:
+  LossLog(const std::string& path, std::int64_t updates_done) : path_(path) {
+    if (path.empty()) return;
+    std::vector<std::string> kept;
+    if (updates_done > 0) {
+      std::ifstream old(path);
+      for (std::string line;
+           static_cast<std::int64_t>(kept.size()) < updates_done && std::getline(old, line);)
+        kept.push_back(line);
+    }
+    file_.open(path, std::ios::trunc);
+    for (const std::string& line : kept) file_ << line << '\n';
+    check();
+  }
+  void add(std::int64_t update, double loss, float learning_rate) {
+    if (path_.empty()) return;
+    file_ << nlohmann::json{{"update", update}, {"loss", loss}, {"learning_rate", learning_rate}}
+                 .dump()
+          << std::endl;
+    check();
+  }
+
+ private:
+  void check() {
+    if (!file_)
+      throw InputError(
+          concat("cannot write the loss log '", path_, "'; check the folder and the disk"));
+  }
+  std::string path_;
+  std::ofstream file_;
+};
+
+std::string fixed(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+}  // namespace
+
+Totals evaluate_all(Trainer& trainer, std::int64_t samples) {
+  Totals totals;
+  const std::int64_t part = trainer.evaluation_part();
+  for (std::int64_t first = 0; first < samples; first += part)
+    totals.add(trainer.evaluate(first, std::min(part, samples - first)));
+  return totals;
+}
+
+TrainingRun::TrainingRun(Session& session, TrainingOptions options)
+    : session_(session), options_(std::move(options)), recipe_(find_recipe(session.spec.recipe)) {
+  const RunSpec& spec = session.spec;
+  const std::int64_t batch = std::min(spec.batch_size, session.size.train);
+  updates_per_epoch_ = (session.size.train + batch - 1) / batch;
+  total_updates_ = spec.epochs * updates_per_epoch_;
+  if (spec.max_steps > 0) total_updates_ = std::min(total_updates_, spec.max_steps);
+}
+
+Minibatch TrainingRun::minibatch(std::int64_t update) const {
+  const std::int64_t batch = session_.spec.batch_size;
+  const std::int64_t start = update % updates_per_epoch_ * batch;
+  return {update, update / updates_per_epoch_, start, std::min(batch, session_.size.train - start)};
+}
+
+float TrainingRun::learning_rate(std::int64_t update) const {
+  if (session_.spec.learning_rate > 0) return static_cast<float>(session_.spec.learning_rate);
+  return recipe_.learning_rate({update, total_updates_, updates_per_epoch_});
+}
+
+TrainingOutcome TrainingRun::run() {
+  Trainer& trainer = *session_.trainer;
+  TrainingOutcome outcome;
+  TrainingState& state = outcome.state;
+  const bool may_snapshot = !options_.snapshot_path.empty();
+  if (options_.resume && std::filesystem::exists(options_.snapshot_path))
+    state = read_snapshot(options_.snapshot_path, trainer);
+
+  ProgressLine progress(total_updates_, state.updates);
+  if (state.updates > 0) progress.say(concat("continuing after update ", state.updates));
+  LossLog loss_log(options_.loss_log, state.updates);
+  const InterruptGuard guard;
+  StepTimes times;
+  const auto snapshot = [&] {
+    try {
+      write_snapshot(options_.snapshot_path, state, trainer);
+    } catch (const Error& error) {  // the run itself is sound: go on, the last good snapshot stays
+      progress.say(concat("warning: no snapshot after update ", state.updates, ": ", error.what()));
+    }
+  };
+
+  while (state.updates < total_updates_) {
+    const Minibatch batch = minibatch(state.updates);
+    const float rate = learning_rate(state.updates);
+    const auto start = std::chrono::steady_clock::now();
+    const Totals totals = trainer.train(batch, rate);
+    times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    state.epoch_totals.add(totals);
+    ++state.updates;
+    loss_log.add(state.updates, totals.mean_loss(), rate);
+    progress.show(
+        state.updates,
+        concat("epoch ", batch.epoch + 1, "  loss ", fixed(state.epoch_totals.mean_loss(), 3), "  ",
+               fixed(static_cast<double>(session_.spec.batch_size) / times.median(), 0),
+               " images/s "));
+
+    if (state.updates % updates_per_epoch_ == 0 || state.updates == total_updates_) {
+      const Totals test = evaluate_all(trainer, session_.size.test);
+      state.curve.push_back({{"epoch", batch.epoch + 1},
+                             {"train_loss", state.epoch_totals.mean_loss()},
+                             {"test_accuracy", test.accuracy()},
+                             {"test_loss", test.mean_loss()},
+                             {"learning_rate", rate}});
+      progress.say(concat("epoch ", batch.epoch + 1, ": train loss ",
+                          fixed(state.epoch_totals.mean_loss(), 4), ", test accuracy ",
+                          fixed(100 * test.accuracy(), 2), " %, test loss ",
+                          fixed(test.mean_loss(), 4)));
+      state.epoch_totals = {};
+    }
+    outcome.interrupted = interrupted != 0;
+    const bool due = options_.snapshot_every > 0 && state.updates % options_.snapshot_every == 0;
+    if (may_snapshot && (due || outcome.interrupted)) snapshot();
+    if (outcome.interrupted) break;
+  }
+  outcome.step_seconds_median = times.median();
+  if (outcome.step_seconds_median > 0)
+    outcome.images_per_second =
+        static_cast<double>(session_.spec.batch_size) / outcome.step_seconds_median;
+  return outcome;
+}
+
+}  // namespace memfloor

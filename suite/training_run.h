@@ -1,0 +1,47 @@
+// A whole training: epochs, evaluation, curve, snapshots, progress. Resumable and interruptible.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "suite/recipe.h"
+#include "suite/session.h"
+#include "suite/snapshot.h"
+
+namespace memfloor {
+
+struct TrainingOptions {
+  std::string snapshot_path;        // empty: none
+  std::int64_t snapshot_every = 0;  // updates; 0: only when interrupted
+  bool resume = false;              // continue from snapshot_path, where it exists
+  std::string
+      loss_log;  // one JSON object a line and update: {"update": 1, "loss": ...}; empty: none
+};
+
+struct TrainingOutcome {
+  TrainingState state;
+  bool interrupted = false;  // by SIGINT or SIGTERM; the snapshot, if any, is written
+  double step_seconds_median = 0, images_per_second = 0;
+};
+
+class TrainingRun {
+ public:
+  TrainingRun(Session& session, TrainingOptions options);
+  TrainingOutcome run();
+
+  std::int64_t total_updates() const { return total_updates_; }
+
+ private:
+  Minibatch minibatch(std::int64_t update) const;
+  float learning_rate(std::int64_t update) const;
+
+  Session& session_;
+  TrainingOptions options_;
+  const Recipe& recipe_;
+  std::int64_t updates_per_epoch_, total_updates_;
+};
+
+/// Evaluates a session's weights on its whole test set.
+Totals evaluate_all(Trainer& trainer, std::int64_t samples);
+
+}  // namespace memfloor

@@ -1,0 +1,20 @@
+// Weights as safetensors files with the names and shapes (OIHW) of PyTorch's state dict.
+#pragma once
+
+#include <string>
+
+#include "engine/parameter_store.h"
+#include "engine/running_statistics.h"
+
+namespace memfloor {
+
+/// Every parameter dense, then running_mean and running_var of every batch norm, all F32. Atomic.
+void save_weights(const std::string& path, const ParameterStore& parameters,
+                  RunningStatistics& running, TensorOps& ops);
+
+/// Throws InputError naming file and tensor where one is missing or has another shape. Running
+/// statistics may be absent as a whole if `need_running` is false; they then keep their values.
+void load_weights(const std::string& path, ParameterStore& parameters, RunningStatistics& running,
+                  TensorOps& ops, bool need_running);
+
+}  // namespace memfloor

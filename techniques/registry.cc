@@ -1,0 +1,76 @@
+#include "techniques/registry.h"
+
+#include <functional>
+#include <map>
+
+#include "core/error.h"
+#include "engine/dense_store.h"
+#include "techniques/microbatching/fixed_parts.h"
+#include "techniques/precision/mixed.h"
+
+namespace memfloor {
+namespace {
+
+template <class T>
+using Registry = std::map<std::string, std::function<T()>>;
+
+const Registry<PrecisionPolicy>& precisions() {
+  static const Registry<PrecisionPolicy> registry{
+      {"fp32", [] { return PrecisionPolicy{}; }},
+      {"bf16_mixed", bf16_mixed},
+  };
+  return registry;
+}
+
+const Registry<std::unique_ptr<RetentionPlan>>& retention_plans() {
+  static const Registry<std::unique_ptr<RetentionPlan>> registry{
+      {"none", [] { return std::make_unique<KeepAll>(); }},
+  };
+  return registry;
+}
+
+template <class T>
+std::vector<std::string> names_of(const Registry<T>& registry) {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : registry) names.push_back(name);
+  return names;
+}
+
+template <class T>
+T look_up(const Registry<T>& registry, const std::string& name, const char* flag) {
+  if (const auto found = registry.find(name); found != registry.end()) return found->second();
+  std::string known;
+  for (const std::string& other : names_of(registry)) known += (known.empty() ? "" : ", ") + other;
+  throw InputError(concat("--", flag, " '", name, "' is not known; this version knows: ", known));
+}
+
+}  // namespace
+
+PrecisionPolicy make_precision(const std::string& name) {
+  return look_up(precisions(), name, "precision");
+}
+
+std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy&) {
+  return std::make_unique<LossScaler>();
+}
+
+std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t microbatch) {
+  if (microbatch == batch_size) return std::make_unique<WholeBatch>();
+  return std::make_unique<FixedParts>(microbatch);
+}
+
+std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint) {
+  return look_up(retention_plans(), checkpoint, "checkpoint");
+}
+
+std::unique_ptr<ParameterStore> make_parameter_store(double sparsity) {
+  if (sparsity != 0)
+    throw InputError(
+        concat("--sparsity ", sparsity, " is not known; this version stores weights densely: 0"));
+  return make_dense_store();
+}
+
+std::vector<std::string> precision_names() { return names_of(precisions()); }
+std::vector<std::string> checkpoint_names() { return names_of(retention_plans()); }
+
+}  // namespace memfloor
