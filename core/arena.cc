@@ -17,7 +17,8 @@ using Placement = ArenaLayout::Placement;
 
 struct Lifetime {
   std::int64_t bytes;
-  std::size_t begin, end;  // [begin, end) in event indices
+  std::size_t begin, end;  // [begin, end) in events since the phase began
+  bool operator==(const Lifetime&) const = default;
 };
 
 // Offsets for one phase such that blocks alive together do not overlap, and the height reached.
@@ -77,31 +78,30 @@ ArenaLayout plan_layout(const EventLog& log) {
   std::int64_t base = 0, height = 0;
   std::string phase;
   bool in_phase = false;
+  std::size_t phase_begin = 0;
+  std::map<std::string, std::vector<Lifetime>> seen;     // by phase
   std::vector<Lifetime> blocks;                          // of the current phase
   std::unordered_map<std::uint32_t, std::size_t> alive;  // id -> index in blocks
 
   for (std::size_t i = 0; i < log.size(); ++i) {
     const LedgerEvent& e = log[i];
     if (e.kind == Kind::phase_begin) {
-      in_phase = true, phase = e.label;
+      in_phase = true, phase = e.label, phase_begin = i;
       blocks.clear(), alive.clear();
     } else if (e.kind == Kind::phase_end) {
       MEMFLOOR_CHECK(alive.empty(), "phase '", phase, "' left ", alive.size(), " blocks behind");
       std::vector<Placement> placements;
-      const auto known = layout.phases.find(phase);
-      if (known == layout.phases.end()) {
+      const auto [known, fresh] = seen.emplace(phase, blocks);
+      MEMFLOOR_CHECK(fresh || known->second == blocks, "two phases named '", phase,
+                     "' allocate or free differently");
+      if (fresh) {
         height = std::max(height, place_phase(blocks, placements));
         layout.phases.emplace(phase, std::move(placements));
-      } else {
-        const bool same =
-            std::equal(blocks.begin(), blocks.end(), known->second.begin(), known->second.end(),
-                       [](const Lifetime& a, const Placement& b) { return a.bytes == b.bytes; });
-        MEMFLOOR_CHECK(same, "two phases named '", phase, "' allocate differently");
       }
       in_phase = false;
     } else if (e.kind == Kind::allocate && in_phase) {
       alive[e.id] = blocks.size();
-      blocks.push_back({e.bytes, i, i});
+      blocks.push_back({e.bytes, i - phase_begin, i - phase_begin});
     } else if (e.kind == Kind::allocate) {
       MEMFLOOR_CHECK(layout.phases.empty(), "block '", e.label, "' is allocated between phases");
       layout.setup.push_back({e.bytes, base});
@@ -109,7 +109,7 @@ ArenaLayout plan_layout(const EventLog& log) {
     } else if (e.kind == Kind::free && in_phase) {
       const auto found = alive.find(e.id);
       MEMFLOOR_CHECK(found != alive.end(), "a set-up block is freed in phase '", phase, "'");
-      blocks[found->second].end = i;
+      blocks[found->second].end = i - phase_begin;
       alive.erase(found);
     }
   }

@@ -1,6 +1,8 @@
 #include "core/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,9 +21,29 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kSuffix = ".tmp";
+
 std::string folder_of(const std::string& path) {
   const std::string folder = fs::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
+}
+
+// Temporaries of this target whose writer was killed: a living one holds a lock.
+void remove_abandoned(const std::string& path) {
+  const std::string prefix = fs::path(path).filename().string() + ".";
+  std::error_code error;
+  for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    const std::string middle =
+        name.substr(prefix.size(), name.size() - prefix.size() - std::strlen(kSuffix));
+    if (middle.empty() || middle.find_first_not_of("0123456789.") != std::string::npos) continue;
+    const int file = open(entry->path().c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (file < 0) continue;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
+    close(file);
+  }
 }
 
 }  // namespace
@@ -38,16 +60,24 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
 
   // Not mkstemp: it would make the file private, and the umask cannot be read without setting it.
   static std::atomic<unsigned> counter = 0;
-  do {
-    temporary_ = concat(path_, '.', getpid(), '.', counter++, ".tmp");
+  for (bool again = true; again;) {
+    temporary_ = concat(path_, '.', getpid(), '.', counter++, kSuffix);
     file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (file_ < 0 && errno == EEXIST);
+    again = file_ < 0 && errno == EEXIST;
+    if (file_ < 0) continue;
+    // Between open() and flock() another writer may have taken it for abandoned.
+    struct stat status {};
+    flock(file_, LOCK_EX);
+    again = fstat(file_, &status) == 0 && status.st_nlink == 0;
+    if (again) close(std::exchange(file_, -1));
+  }
   if (file_ < 0) {
     const int error = errno;
     throw InputError(concat("cannot write '", path, "': ", std::strerror(error), "; ",
                             error == ENOENT ? "create" : "check", " the folder '", folder_of(path),
                             "'", error == ENOENT ? " first" : ""));
   }
+  remove_abandoned(path_);
 }
 
 AtomicFile::~AtomicFile() {

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <type_traits>
 
 namespace memfloor {
 
@@ -49,7 +49,10 @@ struct F16 {
 
 /// The Dtype of a C++ element type: dtype_of<float> is Dtype::f32.
 template <class T>
-inline constexpr Dtype dtype_of = Dtype::f32;
+inline constexpr Dtype dtype_of = [] {
+  static_assert(std::is_same_v<T, float>, "not an element type");
+  return Dtype::f32;
+}();
 template <>
 inline constexpr Dtype dtype_of<F16> = Dtype::f16;
 template <>

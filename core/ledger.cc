@@ -1,7 +1,7 @@
 #include "core/ledger.h"
 
 #include <algorithm>
-#include <numeric>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 

@@ -1,7 +1,7 @@
 #include "core/memory_source.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 
 #include "core/error.h"

@@ -108,7 +108,7 @@ class SyntheticImages final : public ImageDataset {
     look.phase = static_cast<int>(wave[3] & 0xffff);
     look.center_x = between(place[0], format_.width / 4, format_.width * 3 / 4);
     look.center_y = between(place[1], format_.height / 4, format_.height * 3 / 4);
-    const int contrast = between(place[2], 32, 96);
+    const int contrast = between(place[2], 48, 96);
     for (int c = 0; c < format_.channels; ++c) {
       const auto colour = words(2 + static_cast<std::uint32_t>(c));
       const int tint = (label * 7 + c * 3) % 10 * 4 - 18;  // the little a linear model can learn

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
+#include <regex>
 
 #include "core/error.h"
 #include "suite/session.h"
@@ -184,6 +185,26 @@ std::vector<Case> cases(const RunSpec& base) {
   return all;
 }
 
+// Google Benchmark would tell of these in several lines of its own.
+void check_filter(const std::vector<Case>& all) {
+  std::string filter = benchmark::GetBenchmarkFilter();
+  if (filter.empty() || filter == "all") return;
+  const bool inverted = filter[0] == '-';
+  std::regex expression;
+  try {
+    expression.assign(filter.substr(inverted ? 1 : 0), std::regex::extended);
+  } catch (const std::regex_error& error) {
+    throw InputError(concat("--benchmark_filter '", filter,
+                            "' is no regular expression: ", error.what(), "; mend it"));
+  }
+  for (const Case& c : all) {
+    const std::string name = concat(c.name, "/iterations:", c.iterations, "/manual_time");
+    if (std::regex_search(name, expression) != inverted) return;
+  }
+  throw InputError(concat("--benchmark_filter '", filter,
+                          "' matches no benchmark; see the names with: memfloor list"));
+}
+
 }  // namespace
 
 std::vector<std::string> benchmark_names() {
@@ -198,16 +219,21 @@ int run_benchmarks(const CommandLine& line) {
   std::vector<char*> pointers;
   for (std::string& flag : flags) pointers.push_back(flag.data());
   int count = static_cast<int>(pointers.size());
-  benchmark::Initialize(&count, pointers.data());
+  // It calls this, and then exit(), for a value it does not know.
+  benchmark::Initialize(&count, pointers.data(), [] {
+    throw InputError("a --benchmark_* flag has a value that Google Benchmark does not know");
+  });
   if (count > 1)
-    throw InputError(concat("unknown flag '", pointers[1], "'; see the flags of Google Benchmark"));
-  for (const Case& c : cases(validated(line.spec)))
+    throw InputError(concat("'", pointers[1], "' is not a flag of Google Benchmark, or its value ",
+                            "is of the wrong type; see the user guide of Google Benchmark"));
+  const std::vector<Case> all = cases(validated(line.spec));
+  check_filter(all);
+  for (const Case& c : all)
     benchmark::RegisterBenchmark(c.name.c_str(), c.run)
         ->Iterations(c.iterations)
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);
-  if (benchmark::RunSpecifiedBenchmarks() == 0)
-    throw InputError("no benchmark matches --benchmark_filter; see the names with: memfloor list");
+  benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;
 }

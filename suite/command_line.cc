@@ -53,6 +53,35 @@ options::options_description describe() {
   return all;
 }
 
+// Flags beside the spec's keys belong to some commands; anywhere else they would be ignored.
+struct FlagUse {
+  const char* flag;
+  std::vector<std::string> commands;
+};
+const FlagUse kFlagUses[] = {
+    {"json", {"list", "train", "measure", "predict", "explain", "evaluate"}},
+    {"out", {"train", "measure", "predict", "evaluate"}},
+    {"init-weights", {"train", "measure"}},
+    {"weights", {"evaluate"}},
+    {"save-weights", {"train"}},
+    {"log-loss", {"train"}},
+    {"snapshot-every", {"train"}},
+    {"resume", {"train"}},
+    {"seeds", {"train"}},
+};
+
+void refuse_misplaced(const options::variables_map& given, const std::string& command) {
+  for (const FlagUse& use : kFlagUses) {
+    const auto& commands = use.commands;
+    if (!given.count(use.flag) || given[use.flag].defaulted() ||
+        std::find(commands.begin(), commands.end(), command) != commands.end())
+      continue;
+    std::string known;
+    for (const std::string& other : commands) known += (known.empty() ? "" : ", ") + other;
+    throw InputError(concat("--", use.flag, " does not go with ", command, ", only with: ", known));
+  }
+}
+
 std::int64_t whole_number(const std::string& text, const std::string& flag, std::int64_t least) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -87,14 +116,17 @@ std::string usage() {
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   CommandLine line;
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "help") {
+  std::string known;
+  for (const CommandHelp& command : kCommands)
+    known += (known.empty() ? "" : ", ") + std::string(command.name);
+  if (arguments.empty())
+    throw InputError(
+        concat("a command is missing; memfloor knows: ", known, "; see: memfloor --help"));
+  if (arguments[0] == "--help" || arguments[0] == "help") {
     line.help = true;
     return line;
   }
   line.command = arguments[0];
-  std::string known;
-  for (const CommandHelp& command : kCommands)
-    known += (known.empty() ? "" : ", ") + std::string(command.name);
   if (std::none_of(std::begin(kCommands), std::end(kCommands),
                    [&](const CommandHelp& c) { return line.command == c.name; }))
     throw InputError(concat("'", line.command, "' is not a command; memfloor knows: ", known));
@@ -112,21 +144,26 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   try {
     using Style = options::command_line_style::style_t;
     const int style = Style::allow_long | Style::long_allow_adjacent | Style::long_allow_next;
-    const options::positional_options_description no_positional;
-    options::store(options::command_line_parser(rest)
-                       .options(description)
-                       .positional(no_positional)
-                       .style(style)
-                       .run(),
-                   given);
+    const options::parsed_options parsed =
+        options::command_line_parser(rest).options(description).style(style).run();
+    for (const options::option& option : parsed.options)
+      if (option.position_key >= 0)
+        throw InputError(concat("'", option.value.front(),
+                                "' is not a flag (they begin with --); see: memfloor --help"));
+    options::store(parsed, given);
   } catch (const options::unknown_option& error) {
     throw InputError(concat("unknown flag '", error.get_option_name(), "'; see: memfloor --help"));
   } catch (const options::error& error) {
     throw InputError(concat(error.what(), "; see: memfloor --help"));
   }
 
+  refuse_misplaced(given, line.command);
+  // An empty value is an unset shell variable more often than a wish.
   const auto text = [&](const char* flag) {
-    return given.count(flag) ? given[flag].as<std::string>() : std::string();
+    if (!given.count(flag)) return std::string();
+    if (given[flag].as<std::string>().empty())
+      throw InputError(concat("--", flag, " is given without a value; see: memfloor --help"));
+    return given[flag].as<std::string>();
   };
   if (given.count("spec")) line.spec = read_spec_file(text("spec"));
   for (const SpecKey& key : spec_keys()) {
@@ -136,6 +173,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   // Zero means "not given" inside; typed by a person it is a mistake.
   for (const char* flag : {"batch-size", "microbatch", "epochs", "threads"})
     if (given.count(flag)) whole_number(text(flag), concat("--", flag), 1);
+  if (given.count("learning-rate") && line.spec.learning_rate == 0)
+    throw InputError("--learning-rate takes a positive number, not 0");
   if (given["no-augment"].as<bool>()) line.spec.augment = false;
   line.out = text("out");
   line.init_weights = text("init-weights");

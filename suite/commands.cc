@@ -18,22 +18,21 @@ namespace {
 
 using nlohmann::json;
 
-// Prints, and writes where asked to. A result that cannot be written is not lost: it goes to
-// standard output.
+// Writes where asked to, then prints: a reader that went away, as in `| head`, must not cost the
+// file. A result that cannot be written is not lost: it goes to standard output.
 void report(const CommandLine& line, const std::string& out, const json& result,
             const std::string& text) {
-  if (line.json)
-    std::cout << result.dump(2) << std::endl;
-  else
-    std::cout << text << std::flush;
-  if (out.empty()) return;
+  std::exception_ptr failure;
   try {
-    write_result(out, result);
+    if (!out.empty()) write_result(out, result);
   } catch (const Error&) {
-    if (!line.json) std::cout << result.dump(2) << std::endl;
-    throw;
+    failure = std::current_exception();
   }
-  if (!line.json) std::cout << "result: " << out << std::endl;
+  if (!line.json) std::cout << text;
+  if (line.json || failure) std::cout << to_text(result) << "\n";
+  std::cout << std::flush;
+  if (failure) std::rethrow_exception(failure);
+  if (!line.json && !out.empty()) std::cout << "result: " << out << std::endl;
 }
 
 std::string heading(const Session& session) {
@@ -97,10 +96,12 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
                                  const std::string& out) {
   check_writable(out);
   check_writable(line.save_weights);
+  const std::string snapshot = out.empty() ? "" : out + ".snapshot";
+  check_writable(snapshot);  // this also clears what a killed run left half-written
   Session session = open_session(spec);
   start_from(line.init_weights, session, false);
   TrainingOptions options;
-  if (!out.empty()) options.snapshot_path = out + ".snapshot";
+  options.snapshot_path = snapshot;
   options.snapshot_every = line.snapshot_every;
   options.resume = line.resume;
   options.loss_log = line.log_loss;
@@ -110,7 +111,9 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
     std::cerr << "memfloor: interrupted after update " << outcome.state.updates << " of "
               << run.total_updates()
               << (out.empty() ? "; without --out there is no snapshot to continue from"
-                              : "; continue with the same command and --resume")
+                  : std::filesystem::exists(snapshot)
+                      ? "; continue with the same command and --resume"
+                      : "; there is no snapshot to continue from, because it could not be written")
               << std::endl;
     return std::nullopt;
   }
@@ -120,7 +123,7 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
   const json result = make_result("train", session, &outcome);
   report(line, out, result,
          heading(session) + memory_table(result) + outcome_text(result, outcome));
-  if (!options.snapshot_path.empty()) std::filesystem::remove(options.snapshot_path);
+  if (!snapshot.empty()) std::filesystem::remove(snapshot);
   return result["quality"]["test_accuracy"].get<double>();
 }
 
@@ -139,6 +142,13 @@ int train(const CommandLine& line) {
   if (!line.save_weights.empty() || !line.log_loss.empty())
     throw InputError(
         "--seeds trains several times: give --save-weights and --log-loss to single runs");
+  // A fault of the last seed is told now, not after hours.
+  for (const std::int64_t seed : line.seeds) {
+    RunSpec spec = line.spec;
+    spec.seed = seed;
+    validated(spec);
+    check_writable(with_seed(line.out, seed));
+  }
   double sum = 0, squares = 0;
   for (const std::int64_t seed : line.seeds) {
     RunSpec spec = line.spec;
@@ -230,7 +240,13 @@ int run_command(const CommandLine& line) {
       {"explain", explain},     {"evaluate", evaluate},
       {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)
-    if (line.command == name) return run(line);
+    if (line.command == name) {
+      const int code = run(line);
+      // Both streams share one buffer; what it could not deliver must not pass for success.
+      if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
+        throw Error("cannot write to standard output; check where it leads (a full disk?)");
+      return code;
+    }
   throw Error(concat("command '", line.command, "' has no implementation"));
 }
 

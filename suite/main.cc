@@ -1,9 +1,12 @@
+#include <csignal>
 #include <iostream>
 
 #include "core/error.h"
 #include "suite/command_line.h"
 
 int main(int count, char** values) {
+  // A file too long for `ulimit -f` is then a failed write with its sentence, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return memfloor::run_command(memfloor::parse_command_line({values + 1, values + count}));
   } catch (const memfloor::InputError& error) {

@@ -86,9 +86,13 @@ nlohmann::json make_result(const std::string& command, const Session& session,
           {"notes", notes}};
 }
 
+std::string to_text(const nlohmann::json& result) {
+  return result.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
 void write_result(const std::string& path, const nlohmann::json& result) {
   AtomicFile file(path);
-  file.write(result.dump(2) + "\n");
+  file.write(to_text(result) + "\n");
   file.commit();
 }
 

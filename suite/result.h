@@ -13,7 +13,10 @@ namespace memfloor {
 nlohmann::json make_result(const std::string& command, const Session& session,
                            const TrainingOutcome* outcome);
 
-/// Writes it atomically, indented. Throws as AtomicFile does.
+/// Indented; strict JSON whatever bytes a folder's name has.
+std::string to_text(const nlohmann::json& result);
+
+/// Writes it atomically. Throws as AtomicFile does.
 void write_result(const std::string& path, const nlohmann::json& result);
 
 /// Throws InputError now, not after hours, if `path` could not be written.

@@ -1,9 +1,13 @@
 #include "suite/run_spec.h"
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "core/error.h"
@@ -76,6 +80,14 @@ Number parse_number(const std::string& text, const std::string& flag, const char
   return value;
 }
 
+std::int64_t bytes_for(const std::string& text, const std::string& what) {
+  try {
+    return parse_bytes(text);
+  } catch (const InputError& error) {
+    throw InputError(concat(what, ": ", error.what()));
+  }
+}
+
 bool parse_bool(const std::string& text, const std::string& flag) {
   if (text == "true" || text == "1") return true;
   if (text == "false" || text == "0") return false;
@@ -86,7 +98,7 @@ bool parse_bool(const std::string& text, const std::string& flag) {
 
 void set_from_text(RunSpec& spec, const SpecKey& key, const std::string& text) {
   if (key.name == "memory_budget") {
-    spec.memory_budget = parse_bytes(text);
+    spec.memory_budget = bytes_for(text, key.flag());
     return;
   }
   std::visit(
@@ -132,7 +144,8 @@ RunSpec spec_from_json(const nlohmann::json& json, const std::string& source) {
           concat(source, " has the unknown key '", name, "'; see the keys with: memfloor list"));
     if (value.is_null() && key->json != SpecKey::Json::plain) continue;
     if (name == "memory_budget" && value.is_string()) {
-      spec.memory_budget = parse_bytes(value.get<std::string>());
+      spec.memory_budget =
+          bytes_for(value.get<std::string>(), concat(source, ": key 'memory_budget'"));
       continue;
     }
     const auto refuse = [&](const char* type) {
@@ -160,13 +173,28 @@ RunSpec spec_from_json(const nlohmann::json& json, const std::string& source) {
 }
 
 RunSpec read_spec_file(const std::string& path) {
+  const std::string source = concat("the spec file '", path, "'");
   std::ifstream file(path);
-  if (!file) throw InputError(concat("cannot read the spec file '", path, "'; check the path"));
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
-  if (json.is_discarded())
-    throw InputError(concat("the spec file '", path,
-                            "' is not JSON; mend it or write one with: memfloor list --json"));
-  return spec_from_json(json, concat("the spec file '", path, "'"));
+  std::error_code ignored;
+  if (!file || std::filesystem::is_directory(path, ignored))
+    throw InputError(concat("cannot read ", source, ": ",
+                            file ? "it is a folder" : std::strerror(errno), "; check the path"));
+  using Json = nlohmann::json;
+  std::set<std::string> names;
+  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (event == Json::parse_event_t::key && depth == 1 &&
+        !names.insert(value.get<std::string>()).second)
+      throw InputError(concat(source, " has the key ", value.dump(), " twice; keep one"));
+    return true;
+  };
+  try {
+    return spec_from_json(Json::parse(file, check), source);
+  } catch (const Json::parse_error& error) {
+    throw InputError(concat(source, " is not JSON at byte ", error.byte,
+                            "; mend it, or begin with default_spec of: memfloor list --json"));
+  } catch (const Json::out_of_range&) {
+    throw InputError(concat(source, " has a number that is too large"));
+  }
 }
 
 RunSpec validated(RunSpec spec) {
@@ -203,8 +231,10 @@ RunSpec validated(RunSpec spec) {
           spec.memory_budget);
   require(spec.order == "shuffled" || spec.order == "sequential",
           "--order is shuffled or sequential, not '", spec.order, "'");
-  require(std::isfinite(spec.learning_rate) && spec.learning_rate >= 0,
-          "--learning-rate is a positive number, not ", spec.learning_rate);
+  // As a float, which the optimizer takes, it must be neither zero nor infinite.
+  const auto rate = static_cast<float>(spec.learning_rate);
+  require(spec.learning_rate == 0 || (std::isfinite(rate) && rate > 0),
+          "--learning-rate is a positive number that float32 can hold, not ", spec.learning_rate);
   return spec;
 }
 

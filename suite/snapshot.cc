@@ -1,6 +1,7 @@
 #include "suite/snapshot.h"
 
 #include <cstring>
+#include <limits>
 
 #include "core/safetensors.h"
 
@@ -78,10 +79,12 @@ TrainingState read_snapshot(const std::string& path, Trainer& trainer) {
   try {
     const json progress = text("progress");
     progress.at("updates").get_to(state.updates);
-    progress.at("epoch_loss").get_to(state.epoch_totals.loss);
+    const json& loss = progress.at("epoch_loss");  // null, as JSON has it, once it diverged
+    state.epoch_totals.loss =
+        loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
     progress.at("epoch_correct").get_to(state.epoch_totals.correct);
     progress.at("epoch_samples").get_to(state.epoch_totals.samples);
-    state.curve = progress.at("curve");
+    state.curve = progress.at("curve").get<json::array_t>();
     trainer.training_record = record_from(progress.at("training_record"));
     trainer.evaluation_record = record_from(progress.at("evaluation_record"));
   } catch (const json::exception&) {

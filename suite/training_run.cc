@@ -1,9 +1,11 @@
 #include "suite/training_run.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -55,20 +57,22 @@ class StepTimes {
   std::size_t count_ = 0;
 };
 
-// Appends a line for every update; a resumed run first drops the lines it will write again.
+// Appends a line for every update; a resumed run first drops the lines it will write again, in
+// place: killed at any moment, it has lost none of the others.
 class LossLog {
  public:
   LossLog(const std::string& path, std::int64_t updates_done) : path_(path) {
     if (path.empty()) return;
-    std::vector<std::string> kept;
     if (updates_done > 0) {
       std::ifstream old(path);
-      for (std::string line;
-           static_cast<std::int64_t>(kept.size()) < updates_done && std::getline(old, line);)
-        kept.push_back(line);
+      std::uintmax_t kept_bytes = 0;
+      std::string line;
+      for (std::int64_t i = 0; i < updates_done && std::getline(old, line); ++i)
+        kept_bytes += line.size() + 1;
+      std::error_code ignored;  // no such file: open() makes it
+      std::filesystem::resize_file(path, kept_bytes, ignored);
     }
-    file_.open(path, std::ios::trunc);
-    for (const std::string& line : kept) file_ << line << '\n';
+    file_.open(path, updates_done > 0 ? std::ios::app : std::ios::trunc);
     check();
   }
   void add(std::int64_t update, double loss, float learning_rate) {
@@ -82,8 +86,8 @@ class LossLog {
  private:
   void check() {
     if (!file_)
-      throw InputError(
-          concat("cannot write the loss log '", path_, "'; check the folder and the disk"));
+      throw InputError(concat("cannot write the loss log '", path_, "': ", std::strerror(errno),
+                              "; check the folder and the disk"));
   }
   std::string path_;
   std::ofstream file_;

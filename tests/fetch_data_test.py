@@ -166,6 +166,13 @@ class FetchData(unittest.TestCase):
         self.assertEqual(self.server.ranges, [f"bytes={len(ARCHIVE) + 1}-", None])
         self.assert_fetched()
 
+    def test_a_whole_archive_is_not_downloaded_again(self):
+        self.to.mkdir()
+        self.part.write_bytes(ARCHIVE)
+        self.assertEqual(self.fetch()[0], 0)
+        self.assertEqual(self.server.ranges, [])
+        self.assert_fetched()
+
     def test_a_corrupt_archive_is_refused_and_deleted(self):
         self.server.body = ARCHIVE[:1000] + bytes([ARCHIVE[1000] ^ 1]) + ARCHIVE[1001:]
         code, _, err = self.fetch()

@@ -62,6 +62,7 @@ TEST(Ledger, RetagMovesBytesAndAddsNone) {
   EXPECT_EQ(ledger.live(), split({{Category::activation, 100}}));
   EXPECT_EQ(value.category(), Category::activation);
   EXPECT_EQ(record.peak_total, 100);
+  EXPECT_EQ(record.at_peak, split({{Category::transient, 100}}));  // the peak's first instant
   value = Block();
   EXPECT_EQ(ledger.live(), ByteSplit{});
 }

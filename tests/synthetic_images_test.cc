@@ -46,7 +46,7 @@ TEST(SyntheticImages, AreTheSameOnEveryMachine) {
   }
   EXPECT_EQ(data->provenance()["version"], 1);
   EXPECT_EQ(sha256_hex(bytes.data(), bytes.size()),
-            "0d191cca3322e4eaf0675b0c03c5fbd1c5e1b5d4b631d7aa735e6a0e7e38009a");
+            "b1dc76249843d798a3f402eb26bdc15dca554604f1d597356522ff04f162aa00");
 }
 
 TEST(SyntheticImages, LabelsAreBalancedAndScrambled) {

@@ -29,6 +29,7 @@ std::int64_t amx_weight_gradient_scratch_bytes(const WeightGradientShape& shape,
 /// dw[o][kh][kw][i] = sum over n, y, x of dy[n][y][x][o] * x[n][y * stride + kh - pad][...][i].
 /// x: (N, H, W, Ci), dy: (N, out_h, out_w, Co), dw: (Co, k, k, Ci), overwritten; all dense.
 /// `scratch` is 64-byte aligned and may hold anything. Bf16 subnormals count as zero (AMX).
+/// A NaN or infinity in x may make more elements of dw NaN than the sum would.
 /// Throws Error for other shapes, and where amx_available() is false.
 void amx_weight_gradient(const WeightGradientShape& shape, const Bf16* x, const Bf16* dy, float* dw,
                          void* scratch, ThreadPool& pool);

@@ -9,14 +9,6 @@
 namespace memfloor::cpu {
 namespace {
 
-// Calls body(channel, lanes-or-one) over channels: whole lanes first, then one by one.
-template <class Vector, class Scalar>
-void for_channels(std::int64_t channels, Vector&& vector, Scalar&& scalar) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) vector(c);
-  for (; c < channels; ++c) scalar(c);
-}
-
 class CpuBatchNormRelu final : public BatchNormRelu {
  public:
   CpuBatchNormRelu(const BatchNormReluDescriptor& d, ThreadPool& pool) : d_(d), pool_(pool) {
@@ -68,13 +60,21 @@ class CpuBatchNormRelu final : public BatchNormRelu {
     for_images(x, [&](auto* image, std::int64_t n) {
       using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
       T* out = static_cast<T*>(y) + n * d_.pixels() * d_.channels;
-      for_channels(
+      for_channel_groups(
           d_.channels,
-          [&](std::int64_t c) {
-            const Lanes scale = load(inverse_deviation + c) * load(gamma + c);
-            const Lanes m = load(mean + c), shift = load(beta + c);
+          [&](std::int64_t c, auto group) {
+            constexpr int kGroup = decltype(group)::value;
+            Lanes scale[kGroup], m[kGroup], shift[kGroup];
+            for (int g = 0; g < kGroup; ++g) {
+              const std::int64_t at = c + g * kLanes;
+              scale[g] = load(inverse_deviation + at) * load(gamma + at);
+              m[g] = load(mean + at), shift[g] = load(beta + at);
+            }
             for (std::int64_t i = c; i < d_.pixels() * d_.channels; i += d_.channels)
-              store(out + i, max((load(image + i) - m) * scale + shift, Lanes{}));
+              for (int g = 0; g < kGroup; ++g) {
+                const Lanes v = load(image + i + g * kLanes);
+                store(out + i + g * kLanes, max((v - m[g]) * scale[g] + shift[g], Lanes{}));
+              }
           },
           [&](std::int64_t c) {
             const float scale = inverse_deviation[c] * gamma[c];
@@ -117,19 +117,24 @@ class CpuBatchNormRelu final : public BatchNormRelu {
       T* gradient = static_cast<T*>(dy) + first;
       float* sum = sums + n * 2 * d_.channels;
       float* product = sum + d_.channels;
-      for_channels(
+      for_channel_groups(
           d_.channels,
-          [&](std::int64_t c) {
-            const Lanes m = load(mean + c);
-            Lanes s{}, p{};
-            for (std::int64_t i = c; i < size; i += d_.channels) {
-              const Lanes g = load(out + i) > Lanes{} ? load(gradient + i) : Lanes{};
-              store(gradient + i, g);
-              s += g;
-              p += g * (load(image + i) - m);
+          [&](std::int64_t c, auto group) {
+            constexpr int kGroup = decltype(group)::value;
+            Lanes m[kGroup], s[kGroup]{}, p[kGroup]{};
+            for (int g = 0; g < kGroup; ++g) m[g] = load(mean + c + g * kLanes);
+            for (std::int64_t i = c; i < size; i += d_.channels)
+              for (int g = 0; g < kGroup; ++g) {
+                const std::int64_t at = i + g * kLanes;
+                const Lanes masked = load(out + at) > Lanes{} ? load(gradient + at) : Lanes{};
+                store(gradient + at, masked);
+                s[g] += masked;
+                p[g] += masked * (load(image + at) - m[g]);
+              }
+            for (int g = 0; g < kGroup; ++g) {
+              store(sum + c + g * kLanes, s[g]);
+              store(product + c + g * kLanes, p[g]);
             }
-            store(sum + c, s);
-            store(product + c, p);
           },
           [&](std::int64_t c) {
             float s = 0, p = 0;
@@ -173,14 +178,23 @@ class CpuBatchNormRelu final : public BatchNormRelu {
       const T* gradient = static_cast<const T*>(dy) + first;
       T* out = static_cast<T*>(dx) + first;
       const float *a = coefficients, *b = a + d_.channels, *k = b + d_.channels;
-      for_channels(
+      for_channel_groups(
           d_.channels,
-          [&](std::int64_t c) {
-            const Lanes m = load(mean + c), va = load(a + c), vb = load(b + c), vk = load(k + c);
-            for (std::int64_t i = c; i < size; i += d_.channels) {
-              const Lanes value = load(gradient + i) * va - (load(image + i) - m) * vb - vk;
-              store(out + i, accumulate ? load(out + i) + value : value);
+          [&](std::int64_t c, auto group) {
+            constexpr int kGroup = decltype(group)::value;
+            Lanes m[kGroup], va[kGroup], vb[kGroup], vk[kGroup];
+            for (int g = 0; g < kGroup; ++g) {
+              const std::int64_t at = c + g * kLanes;
+              m[g] = load(mean + at), va[g] = load(a + at), vb[g] = load(b + at),
+              vk[g] = load(k + at);
             }
+            for (std::int64_t i = c; i < size; i += d_.channels)
+              for (int g = 0; g < kGroup; ++g) {
+                const std::int64_t at = i + g * kLanes;
+                const Lanes value =
+                    load(gradient + at) * va[g] - (load(image + at) - m[g]) * vb[g] - vk[g];
+                store(out + at, accumulate ? load(out + at) + value : value);
+              }
           },
           [&](std::int64_t c) {
             for (std::int64_t i = c; i < size; i += d_.channels) {

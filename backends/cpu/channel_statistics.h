@@ -16,41 +16,47 @@ void channel_statistics(T* image, const T* residual, std::int64_t pixels, std::i
   float* means = statistics;
   float* deviations = statistics ? statistics + channels : nullptr;
   const float scale = 1.0f / static_cast<float>(pixels);
-  std::int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) {
-    Lanes shift{}, sum{}, squares{};
-    for (std::int64_t p = 0; p < pixels; ++p) {
-      T* value = image + p * channels + c;
-      if (residual) store(value, load(value) + load(residual + p * channels + c));
-      if (!means) continue;
-      const Lanes v = load(value);
-      if (p == 0) shift = v;
-      const Lanes d = v - shift;
-      sum += d;
-      squares += d * d;
-    }
-    if (means) {
-      store(means + c, shift + sum * scale);
-      store(deviations + c, squares - sum * sum * scale);
-    }
-  }
-  for (; c < channels; ++c) {
-    float shift = 0, sum = 0, squares = 0;
-    for (std::int64_t p = 0; p < pixels; ++p) {
-      T& value = image[p * channels + c];
-      if (residual)
-        value = T(static_cast<float>(value) + static_cast<float>(residual[p * channels + c]));
-      const auto v = static_cast<float>(value);
-      if (p == 0) shift = v;
-      const float d = v - shift;
-      sum += d;
-      squares += d * d;
-    }
-    if (means) {
-      means[c] = shift + sum * scale;
-      deviations[c] = squares - sum * sum * scale;
-    }
-  }
+  const auto add_residual = [&](std::int64_t i) {
+    store(image + i, load(image + i) + load(residual + i));
+  };
+  for_channel_groups(
+      channels,
+      [&](std::int64_t c, auto group) {
+        constexpr int kGroup = decltype(group)::value;
+        Lanes shift[kGroup]{}, sum[kGroup]{}, squares[kGroup]{};
+        for (std::int64_t p = 0; p < pixels; ++p) {
+          const std::int64_t pixel = p * channels + c;
+          for (int g = 0; g < kGroup; ++g) {
+            if (residual) add_residual(pixel + g * kLanes);
+            const Lanes v = load(image + pixel + g * kLanes);
+            if (p == 0) shift[g] = v;
+            const Lanes d = v - shift[g];
+            sum[g] += d;
+            squares[g] += d * d;
+          }
+        }
+        for (int g = 0; statistics && g < kGroup; ++g) {
+          store(means + c + g * kLanes, shift[g] + sum[g] * scale);
+          store(deviations + c + g * kLanes, squares[g] - sum[g] * sum[g] * scale);
+        }
+      },
+      [&](std::int64_t c) {
+        float shift = 0, sum = 0, squares = 0;
+        for (std::int64_t p = 0; p < pixels; ++p) {
+          T& value = image[p * channels + c];
+          if (residual)
+            value = T(static_cast<float>(value) + static_cast<float>(residual[p * channels + c]));
+          const auto v = static_cast<float>(value);
+          if (p == 0) shift = v;
+          const float d = v - shift;
+          sum += d;
+          squares += d * d;
+        }
+        if (statistics) {
+          means[c] = shift + sum * scale;
+          deviations[c] = squares - sum * sum * scale;
+        }
+      });
 }
 
 }  // namespace memfloor::cpu

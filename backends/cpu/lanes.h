@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/dtype.h"
 #if defined(__AVX512F__)
@@ -31,6 +32,13 @@ inline Lanes load(const Bf16* from) {
   std::memcpy(&halves, static_cast<const void*>(from), sizeof halves);
   return reinterpret_cast<Lanes>(__builtin_convertvector(halves, LaneBits) << 16);
 }
+#if defined(__AVX512BF16__)
+// Rounds to nearest even; the instruction takes values below 2^-126 as zero.
+inline void store(Bf16* to, Lanes v) {
+  const __m256bh halves = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(v));
+  std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
+}
+#else
 // Rounds to nearest even like Bf16(float); infinities survive, NaN stays NaN.
 inline void store(Bf16* to, Lanes v) {
   const LaneBits u = reinterpret_cast<LaneBits>(v);
@@ -39,6 +47,7 @@ inline void store(Bf16* to, Lanes v) {
   const LaneHalves halves = __builtin_convertvector(v == v ? rounded : quiet_nan, LaneHalves);
   std::memcpy(static_cast<void*>(to), &halves, sizeof halves);
 }
+#endif
 
 #if defined(__AVX512F__)
 inline Lanes load(const F16* from) {
@@ -59,6 +68,18 @@ inline void store(F16* to, Lanes v) {
   for (int i = 0; i < kLanes; ++i) to[i] = F16(v[i]);
 }
 #endif
+
+/// Walks channels in groups whose constants stay in registers: whole cache lines where there are
+/// enough channels. Calls group(first, std::integral_constant<int, G>) for G * kLanes channels at a
+/// time, then single(channel) for what is left.
+template <class Group, class Single>
+void for_channel_groups(std::int64_t channels, Group&& group, Single&& single) {
+  std::int64_t c = 0;
+  for (; c + 4 * kLanes <= channels; c += 4 * kLanes) group(c, std::integral_constant<int, 4>{});
+  for (; c + 2 * kLanes <= channels; c += 2 * kLanes) group(c, std::integral_constant<int, 2>{});
+  for (; c + kLanes <= channels; c += kLanes) group(c, std::integral_constant<int, 1>{});
+  for (; c < channels; ++c) single(c);
+}
 
 inline Lanes max(Lanes a, Lanes b) { return a > b ? a : b; }
 

@@ -1,0 +1,52 @@
+// The kernels that a convolution on the CPU can be made of. CpuConvolution (convolution.cc) picks
+// one for each direction; each factory returns null where its kernel does not serve the shape or
+// the CPU.
+#pragma once
+
+#include <memory>
+
+#include "backends/convolution.h"
+#include "backends/cpu/thread_pool.h"
+
+namespace memfloor::cpu {
+
+enum class SlicePass { forward, backward_data };
+
+/// Forward (x to y) or backward-data (dy to dx) over a slice of a few images, run by one thread.
+class SliceKernel {
+ public:
+  virtual ~SliceKernel() = default;
+  virtual void run(int thread, const void* in, const void* weights, void* out,
+                   void* scratch) const = 0;
+
+  WeightLayout weights;            // the order it reads them in
+  std::int64_t scratch_bytes = 0;  // a thread
+};
+
+/// dw over a whole batch, overwritten.
+class WeightGradientKernel {
+ public:
+  virtual ~WeightGradientKernel() = default;
+  virtual void run(const void* x, const void* dy, float* dw, void* scratch) const = 0;
+
+  WeightLayout gradient;           // the order it writes
+  std::int64_t scratch_bytes = 0;  // all threads together
+};
+
+// oneDNN, operands as stored. `slice.images` is the slice.
+std::unique_ptr<SliceKernel> make_onednn_slice(const ConvolutionDescriptor& slice, SlicePass pass,
+                                               int threads);
+std::unique_ptr<WeightGradientKernel> make_onednn_weight_gradient(
+    const ConvolutionDescriptor& whole, ThreadPool& pool);
+
+// f32 kernels for 16-bit operands: a slice is widened into scratch and narrowed again.
+std::unique_ptr<SliceKernel> make_widened_slice(const ConvolutionDescriptor& slice, SlicePass pass,
+                                                int threads);
+std::unique_ptr<WeightGradientKernel> make_widened_weight_gradient(
+    const ConvolutionDescriptor& whole, ThreadPool& pool);
+
+// Our own, where oneDNN is slow: BF16 on AMX.
+std::unique_ptr<WeightGradientKernel> make_amx_weight_gradient(const ConvolutionDescriptor& whole,
+                                                               ThreadPool& pool);
+
+}  // namespace memfloor::cpu
