@@ -17,8 +17,16 @@ struct BatchNormReluDescriptor {
 };
 
 struct BatchNormReluPlan {
-  std::int64_t statistics_bytes = 0;  // (images, 2, channels) f32, as a convolution leaves them
   std::int64_t backward_scratch = 0;
+};
+
+/// What backward starts with, and what the op that makes dy can do while dy is in the cache: dy is
+/// set to zero where y is not positive, then summed over the pixels of each image.
+struct MaskedGradientSums {
+  const void* x = nullptr;      // input of the batch norm
+  const void* y = nullptr;      // its output: the ReLU's mask
+  const float* mean = nullptr;  // (channels)
+  float* sums = nullptr;        // (images, 2, channels): of dy, and of dy (x - mean)
 };
 
 /// In backward it reads its input, its output (the ReLU's mask), the mean and the inverse
@@ -48,11 +56,15 @@ class BatchNormRelu {
   virtual void forward(const void* x, const float* mean, const float* inverse_deviation,
                        const float* gamma, const float* beta, void* y) const = 0;
 
-  /// dy is overwritten (masked). dx = ..., or dx += when `accumulate`; dx may be dy.
+  /// Masks dy in place and fills `m.sums`. Needed only where the op that made dy has not done it.
+  virtual void mask_gradient(const MaskedGradientSums& m, void* dy) const = 0;
+
+  /// dy is masked, `sums` are its sums. dx = ..., or dx += when `accumulate`; dx may be dy.
   /// dgamma, dbeta: (channels) f32, overwritten.
-  virtual void backward(const void* x, const void* y, void* dy, const float* mean,
-                        const float* inverse_deviation, const float* gamma, void* dx,
-                        bool accumulate, float* dgamma, float* dbeta, void* scratch) const = 0;
+  virtual void backward(const void* x, const void* dy, const float* mean,
+                        const float* inverse_deviation, const float* gamma, const float* sums,
+                        void* dx, bool accumulate, float* dgamma, float* dbeta,
+                        void* scratch) const = 0;
 
  protected:
   BatchNormReluPlan plan_;

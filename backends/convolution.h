@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 
+#include "backends/batch_norm_relu.h"
 #include "backends/weight_layout.h"
 
 namespace memfloor {
@@ -39,9 +40,10 @@ class Convolution {
   virtual void forward(const void* x, const void* weights, const void* residual, void* y,
                        float* statistics, void* scratch) const = 0;
 
-  /// dx = dy * w^T, or dx += when `accumulate`.
+  /// dx = dy * w^T, or dx += when `accumulate`. `masked` if not null: x came from a batch norm +
+  /// ReLU and dx is complete with this; its backward's first pass is done while dx is in the cache.
   virtual void backward_data(const void* dy, const void* weights, void* dx, bool accumulate,
-                             void* scratch) const = 0;
+                             const MaskedGradientSums* masked, void* scratch) const = 0;
 
   /// dw, in the plan's gradient layout, overwritten; its padding is indeterminate.
   virtual void backward_weights(const void* x, const void* dy, float* dw, void* scratch) const = 0;

@@ -12,9 +12,9 @@ Value Context::make_value(const Shape& shape, Dtype dtype, const std::string& la
   return value;
 }
 
-Tensor take_gradient(const Gradient& gradient) {
-  MEMFLOOR_CHECK(gradient && gradient->tensor, "backward reached a value that got no gradient");
-  return std::move(gradient->tensor);
+Gradient consume(const Value& x) {
+  if (x->gradient) ++x->gradient->consumers;
+  return x->gradient;
 }
 
 GradientTarget gradient_target(Context& context, const Gradient& gradient) {
@@ -22,16 +22,22 @@ GradientTarget gradient_target(Context& context, const Gradient& gradient) {
   const bool accumulate = static_cast<bool>(slot.tensor);
   if (!accumulate)
     slot.tensor = Tensor(context.ledger, slot.shape, slot.dtype, Category::transient, slot.label);
-  return {slot.tensor.raw(), accumulate};
+  return {slot.tensor.raw(), accumulate, --slot.consumers == 0};
 }
 
 void give_gradient(Context& context, const Gradient& gradient, Tensor buffer) {
-  if (!gradient->tensor) {
-    gradient->tensor = std::move(buffer);
-    return;
-  }
-  context.backend.tensor_ops().add(buffer.raw(), gradient->tensor.raw(), buffer.elements(),
-                                   buffer.dtype());
+  GradientSlot& slot = *gradient;
+  --slot.consumers;
+  if (slot.tensor)
+    context.backend.tensor_ops().add(buffer.raw(), slot.tensor.raw(), buffer.elements(),
+                                     buffer.dtype());
+  else
+    slot.tensor = std::move(buffer);
+}
+
+Tensor take_gradient(const Gradient& gradient) {
+  MEMFLOOR_CHECK(gradient && gradient->tensor, "backward reached a value that got no gradient");
+  return std::move(gradient->tensor);
 }
 
 }  // namespace memfloor

@@ -46,17 +46,22 @@ struct Context {
   }
 };
 
-/// Hands out the collected gradient of a value that backward has reached; the slot is empty after.
-Tensor take_gradient(const Gradient& gradient);
+/// Announces, when an op is recorded, that its backward will add to x's gradient once: by
+/// gradient_target or by give_gradient. Null where x has no gradient.
+Gradient consume(const Value& x);
 
-/// The buffer to write a gradient to; `accumulate` says whether it holds something to add to.
+/// The buffer to write a gradient to.
 struct GradientTarget {
   void* data;
-  bool accumulate;
+  bool accumulate;  // it holds something to add to
+  bool last;        // no other consumer will add to it
 };
 GradientTarget gradient_target(Context& context, const Gradient& gradient);
 
 /// Adds a whole buffer: the slot adopts it where it is empty, else it is added and freed.
 void give_gradient(Context& context, const Gradient& gradient, Tensor buffer);
+
+/// Hands out the collected gradient of a value that backward has reached; the slot is empty after.
+Tensor take_gradient(const Gradient& gradient);
 
 }  // namespace memfloor

@@ -18,18 +18,31 @@ struct GradientSlot {
   Shape shape;
   Dtype dtype = Dtype::f32;
   std::string label;
-  Tensor tensor;  // empty until the first consumer writes
+  Tensor tensor;      // empty until the first consumer writes
+  int consumers = 0;  // recorded ops that will still add to it
 };
 using Gradient = std::shared_ptr<GradientSlot>;
+
+struct ValueNode;
+using Value = std::shared_ptr<ValueNode>;
+
+/// On a value that a batch norm + ReLU made: what the op that completes its gradient needs in order
+/// to do the first pass of that batch norm's backward while the gradient is in the cache (see
+/// MaskedGradientSums).
+struct NormalizedBy {
+  Value input;
+  std::shared_ptr<Tensor> mean;
+  Tensor gradient_sums;  // (images, 2, channels) f32; there once the gradient is masked
+};
 
 struct ValueNode {
   Tensor data;
   Tensor
       statistics;  // (images, 2, channels) f32, where the producing op left them for a batch norm
-  Gradient gradient;  // null where nothing upstream needs it
-  int readers = 0;    // recorded ops that still have to read `data` in backward
+  Gradient gradient;                            // null where nothing upstream needs it
+  std::shared_ptr<NormalizedBy> normalized_by;  // null for values that other ops made
+  int readers = 0;  // recorded ops that still have to read `data` in backward
 };
-using Value = std::shared_ptr<ValueNode>;
 using Values = std::vector<Value>;
 
 }  // namespace memfloor

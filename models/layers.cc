@@ -26,6 +26,13 @@ ConvolutionLayer::ConvolutionLayer(ParameterStore& store, std::string name_,
 
 namespace {
 
+// Room for what a batch norm's backward needs of its output's gradient; see MaskedGradientSums.
+Tensor gradient_sums(Context& context, const ValueNode& y) {
+  const Shape& shape = y.data.shape();
+  return Tensor(context.ledger, {shape[0], 2, shape[3]}, Dtype::f32, Category::workspace,
+                "sums of a gradient");
+}
+
 // Weights in the order that a kernel reads, alive for one call.
 Block packed_weights(Context& context, const ConvolutionLayer& layer, const WeightLayout& layout) {
   Block packed = context.workspace(layout.bytes(), "packed " + layer.name);
@@ -48,12 +55,21 @@ void backward_weights(Context& context, const ConvolutionLayer& layer, const Con
 }
 
 void backward_data(Context& context, const ConvolutionLayer& layer, const Convolution& op,
-                   const void* dy, const Gradient& dx) {
+                   const void* dy, const Value& x) {
   const ConvolutionPlan& plan = op.plan();
-  const GradientTarget target = gradient_target(context, dx);
+  const GradientTarget target = gradient_target(context, x->gradient);
+  MaskedGradientSums masked;
+  const bool masks = x->normalized_by && target.last;
+  if (masks) {
+    NormalizedBy& norm = *x->normalized_by;
+    norm.gradient_sums = gradient_sums(context, *x);
+    masked = {norm.input->data.raw(), x->data.raw(), norm.mean->data<float>(),
+              norm.gradient_sums.data<float>()};
+  }
   const Block packed = packed_weights(context, layer, plan.backward_weights);
   const Block scratch = context.workspace(plan.backward_data_scratch, "scratch of " + layer.name);
-  op.backward_data(dy, packed.data(), target.data, target.accumulate, scratch.data());
+  op.backward_data(dy, packed.data(), target.data, target.accumulate, masks ? &masked : nullptr,
+                   scratch.data());
   context.work.backward += plan.multiply_adds;
 }
 
@@ -81,13 +97,14 @@ Value ConvolutionLayer::operator()(Context& context, Value x, Options options) c
   context.count_forward(plan.multiply_adds);
 
   if (context.tape) {
+    consume(x);
     context.tape->record(
         context.ledger, {x},
         [this, &op, x, dy_slot = y->gradient,
-         residual = options.residual ? options.residual->gradient : nullptr](Context& ctx) {
+         residual = options.residual ? consume(options.residual) : nullptr](Context& ctx) {
           Tensor dy = take_gradient(dy_slot);
           backward_weights(ctx, *this, op, x->data.raw(), dy.raw());
-          if (x->gradient) backward_data(ctx, *this, op, dy.raw(), x->gradient);
+          if (x->gradient) backward_data(ctx, *this, op, dy.raw(), x);
           if (residual) give_gradient(ctx, residual, std::move(dy));
         });
   }
@@ -143,8 +160,16 @@ Value BatchNormReluLayer::operator()(Context& context, Value x) const {
   op.forward(x->data.raw(), mean->data<float>(), inverse->data<float>(), scale, shift,
              y->data.raw());
   if (context.tape) {
+    y->normalized_by = std::make_shared<NormalizedBy>(NormalizedBy{x, mean, {}});
+    consume(x);
     context.tape->record(context.ledger, {x, y}, [this, &op, x, y, mean, inverse](Context& ctx) {
       Tensor dy = take_gradient(y->gradient);
+      Tensor sums = std::move(y->normalized_by->gradient_sums);
+      if (!sums) {
+        sums = gradient_sums(ctx, *y);
+        op.mask_gradient({x->data.raw(), y->data.raw(), mean->data<float>(), sums.data<float>()},
+                         dy.raw());
+      }
       const Block parameter_gradients =
           ctx.workspace(2 * channels * 4, "parameter gradients of " + name);
       const Block scratch = ctx.workspace(op.plan().backward_scratch, "scratch of " + name);
@@ -152,10 +177,10 @@ Value BatchNormReluLayer::operator()(Context& context, Value x) const {
       float* dbeta = dgamma + channels;
       // In place, unless another consumer of x has left its gradient already.
       const bool accumulate = x->gradient && x->gradient->tensor;
-      void* dx = accumulate ? x->gradient->tensor.raw() : dy.raw();
-      op.backward(x->data.raw(), y->data.raw(), dy.raw(), mean->data<float>(),
-                  inverse->data<float>(), ctx.parameters.values(gamma), dx, accumulate, dgamma,
-                  dbeta, scratch.data());
+      void* dx = accumulate ? gradient_target(ctx, x->gradient).data : dy.raw();
+      op.backward(x->data.raw(), dy.raw(), mean->data<float>(), inverse->data<float>(),
+                  ctx.parameters.values(gamma), sums.data<float>(), dx, accumulate, dgamma, dbeta,
+                  scratch.data());
       ctx.parameters.add_gradient(gamma, dgamma);
       ctx.parameters.add_gradient(beta, dbeta);
       if (x->gradient && !accumulate) give_gradient(ctx, x->gradient, std::move(dy));
@@ -174,7 +199,7 @@ Value global_average_pool(Context& context, Value x, const std::string& name) {
   op.forward(x->data.raw(), y->data.data<float>());
   if (context.tape)
     context.tape->record(context.ledger, {},
-                         [&op, dx = x->gradient, dy_slot = y->gradient](Context& ctx) {
+                         [&op, dx = consume(x), dy_slot = y->gradient](Context& ctx) {
                            const Tensor dy = take_gradient(dy_slot);
                            op.backward(dy.data<float>(), gradient_target(ctx, dx).data);
                          });
@@ -203,7 +228,8 @@ Value LinearLayer::operator()(Context& context, Value x) const {
   op.forward(x->data.data<float>(), context.parameters.values(weight),
              context.parameters.values(bias), y->data.data<float>());
   context.count_forward(d.multiply_adds());
-  if (context.tape)
+  if (context.tape) {
+    consume(x);
     context.tape->record(
         context.ledger, {x}, [this, d, &op, x, dy_slot = y->gradient](Context& ctx) {
           const Tensor dy = take_gradient(dy_slot);
@@ -219,6 +245,7 @@ Value LinearLayer::operator()(Context& context, Value x) const {
                              static_cast<float*>(gradient_target(ctx, x->gradient).data));
           ctx.work.backward += 2 * d.multiply_adds();
         });
+  }
   return y;
 }
 
@@ -231,7 +258,7 @@ void softmax_cross_entropy(Context& context, Value logits, const std::int32_t* l
   if (context.tape)
     context.tape->record(
         context.ledger, {probabilities},
-        [&op, labels, gradient_scale, probabilities, dx = logits->gradient](Context& ctx) {
+        [&op, labels, gradient_scale, probabilities, dx = consume(logits)](Context& ctx) {
           op.backward(probabilities->data.data<float>(), labels, gradient_scale,
                       static_cast<float*>(gradient_target(ctx, dx).data));
         });

@@ -97,6 +97,13 @@ void convolution_case(benchmark::State& state, const RunSpec& spec, const LayerS
   const Tensor w = zeros(ledger, ops, layout.elements, layout.dtype);
   const Tensor dw = zeros(ledger, ops, plan.gradient.elements, Dtype::f32);
   const Tensor statistics = zeros(ledger, ops, d.images * 2 * d.channels_out, Dtype::f32);
+  // As in a step: what made x was a batch norm, whose backward begins here.
+  const Tensor norm_input = zeros(ledger, ops, x.elements(), dtype),
+               norm_output = zeros(ledger, ops, x.elements(), dtype);
+  const Tensor mean = zeros(ledger, ops, d.channels_in, Dtype::f32);
+  const Tensor sums = zeros(ledger, ops, d.images * 2 * d.channels_in, Dtype::f32);
+  const MaskedGradientSums masked{norm_input.raw(), norm_output.raw(), mean.data<float>(),
+                                  sums.data<float>()};
   const std::int64_t scratches[] = {plan.forward_scratch, plan.backward_data_scratch,
                                     plan.backward_weights_scratch};
   const Block scratch = ledger.allocate(scratches[direction], Category::workspace, "scratch");
@@ -104,7 +111,7 @@ void convolution_case(benchmark::State& state, const RunSpec& spec, const LayerS
     if (direction == 0)
       op.forward(x.raw(), w.raw(), nullptr, y.raw(), statistics.data<float>(), scratch.data());
     else if (direction == 1)
-      op.backward_data(y.raw(), w.raw(), x.raw(), false, scratch.data());
+      op.backward_data(y.raw(), w.raw(), x.raw(), false, &masked, scratch.data());
     else
       op.backward_weights(x.raw(), y.raw(), dw.data<float>(), scratch.data());
   };
@@ -132,14 +139,15 @@ void norm_case(benchmark::State& state, const RunSpec& spec, const NormShape& s,
   const Tensor x = zeros(ledger, ops, elements, dtype), y = zeros(ledger, ops, elements, dtype),
                dy = zeros(ledger, ops, elements, dtype);
   const Tensor channel = zeros(ledger, ops, 6 * s.channels, Dtype::f32);
+  const Tensor sums = zeros(ledger, ops, spec.batch_size * 2 * s.channels, Dtype::f32);
   const Block scratch = ledger.allocate(op.plan().backward_scratch, Category::workspace, "scratch");
   float* c = channel.data<float>();
   const auto run = [&] {
     if (direction == 0)
       op.forward(x.raw(), c, c + s.channels, c + 2 * s.channels, c + 3 * s.channels, y.raw());
     else
-      op.backward(x.raw(), y.raw(), dy.raw(), c, c + s.channels, c + 2 * s.channels, dy.raw(),
-                  false, c + 4 * s.channels, c + 5 * s.channels, scratch.data());
+      op.backward(x.raw(), dy.raw(), c, c + s.channels, c + 2 * s.channels, sums.data<float>(),
+                  dy.raw(), false, c + 4 * s.channels, c + 5 * s.channels, scratch.data());
   };
   run();
   double seconds = 0;

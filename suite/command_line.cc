@@ -95,7 +95,10 @@ std::vector<std::int64_t> parse_seeds(const std::string& text) {
   std::vector<std::int64_t> seeds;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    seeds.push_back(whole_number(text.substr(begin, end - begin), "--seeds", 0));
+    const std::int64_t seed = whole_number(text.substr(begin, end - begin), "--seeds", 0);
+    if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end())
+      throw InputError(concat("--seeds has ", seed, " twice; give each seed once"));
+    seeds.push_back(seed);
     begin = end + 1;
   }
   return seeds;
@@ -181,6 +184,13 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   line.save_weights = text("save-weights");
   line.weights = text("weights");
   line.log_loss = text("log-loss");
+  const std::pair<std::string, std::string> outputs[] = {
+      {"out", line.out}, {"save-weights", line.save_weights}, {"log-loss", line.log_loss}};
+  for (const auto& [flag, path] : outputs)
+    for (const auto& [other, other_path] : outputs)
+      if (flag != other && !path.empty() && path == other_path)
+        throw InputError(concat("--", flag, " and --", other, " name the same file '", path,
+                                "'; give each its own"));
   line.json = given["json"].as<bool>();
   line.resume = given["resume"].as<bool>();
   line.help = given["help"].as<bool>();

@@ -117,12 +117,18 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
               << std::endl;
     return std::nullopt;
   }
-  if (!line.save_weights.empty())
-    save_weights(line.save_weights, session.trainer->parameters(), session.trainer->running(),
-                 session.trainer->ops());
+  std::exception_ptr failure;  // of the weights, which must not cost the result
+  try {
+    if (!line.save_weights.empty())
+      save_weights(line.save_weights, session.trainer->parameters(), session.trainer->running(),
+                   session.trainer->ops());
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
   const json result = make_result("train", session, &outcome);
   report(line, out, result,
          heading(session) + memory_table(result) + outcome_text(result, outcome));
+  if (failure) std::rethrow_exception(failure);
   if (!snapshot.empty()) std::filesystem::remove(snapshot);
   return result["quality"]["test_accuracy"].get<double>();
 }

@@ -56,7 +56,12 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (outcome && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
                            " samples, which is another training than over the whole minibatch"));
-  if (session.trainer)
+  // Peaks cover the whole run, the prediction one number of threads.
+  if (outcome && outcome->state.threads.size() > 1)
+    notes.push_back(
+        "continued with another number of threads: workspace and what includes it are the largest "
+        "of all");
+  else if (session.trainer)
     if (const std::string difference = prediction_difference(session.prediction, *session.trainer);
         !difference.empty())
       notes.push_back("prediction and measurement differ: " + difference);

@@ -52,6 +52,7 @@ void write_snapshot(const std::string& path, const TrainingState& state, Trainer
                       {"epoch_correct", state.epoch_totals.correct},
                       {"epoch_samples", state.epoch_totals.samples},
                       {"curve", state.curve},
+                      {"threads", state.threads},
                       {"training_record", to_json(trainer.training_record)},
                       {"evaluation_record", to_json(trainer.evaluation_record)}};
   writer.set_metadata("memfloor_snapshot", "1");
@@ -85,6 +86,7 @@ TrainingState read_snapshot(const std::string& path, Trainer& trainer) {
     progress.at("epoch_correct").get_to(state.epoch_totals.correct);
     progress.at("epoch_samples").get_to(state.epoch_totals.samples);
     state.curve = progress.at("curve").get<json::array_t>();
+    progress.at("threads").get_to(state.threads);
     trainer.training_record = record_from(progress.at("training_record"));
     trainer.evaluation_record = record_from(progress.at("evaluation_record"));
   } catch (const json::exception&) {

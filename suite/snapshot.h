@@ -1,7 +1,9 @@
 // Snapshots: everything a killed run needs to go on as if nothing had happened, bit for bit.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "suite/trainer.h"
@@ -13,6 +15,7 @@ struct TrainingState {
   std::int64_t updates = 0;
   Totals epoch_totals;  // of the current epoch, so far
   nlohmann::json curve = nlohmann::json::array();
+  std::set<std::int64_t> threads;  // every number of threads it ran with; workspace depends on it
 };
 
 void write_snapshot(const std::string& path, const TrainingState& state, Trainer& trainer);

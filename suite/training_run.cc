@@ -134,8 +134,14 @@ TrainingOutcome TrainingRun::run() {
   TrainingOutcome outcome;
   TrainingState& state = outcome.state;
   const bool may_snapshot = !options_.snapshot_path.empty();
-  if (options_.resume && std::filesystem::exists(options_.snapshot_path))
+  if (options_.resume && std::filesystem::exists(options_.snapshot_path)) {
     state = read_snapshot(options_.snapshot_path, trainer);
+    if (state.updates < 1 || state.updates > total_updates_)
+      throw InputError(concat("the snapshot '", options_.snapshot_path,
+                              "' is damaged: it is after ", "update ", state.updates, " of ",
+                              total_updates_, "; delete it to start anew"));
+  }
+  state.threads.insert(session_.spec.threads);
 
   ProgressLine progress(total_updates_, state.updates);
   if (state.updates > 0) progress.say(concat("continuing after update ", state.updates));

@@ -105,6 +105,9 @@ class RefusedFlags(MemfloorTest):
                             words=["--snapshot-every", "at least 1"])
         self.assert_refused("train", *SMALL, "--seeds", "1,x", words=["--seeds", "'x'"])
         self.assert_refused("train", *SMALL, "--seeds", "1,,2", words="--seeds")
+        self.assert_refused("train", *SMALL, "--seeds", "2,1,2", words="--seeds has 2 twice")
+        self.assert_refused("train", *SMALL, "--out", "x", "--log-loss", "x",
+                            words=["--out and --log-loss", "same file 'x'"])
         # Told before the first seed's training, not after it.
         self.assert_refused("train", *SMALL, "--seeds", "1,5000000000", words="5000000000")
         self.assert_refused("train", *SMALL, "--seeds", "1,2", "--save-weights", "w",
@@ -232,8 +235,9 @@ class FullDisk(MemfloorTest):
                 self.skipTest("only root may mount the tiny disk: " + mount.stderr.strip())
             with contextlib.ExitStack() as stack:
                 stack.callback(subprocess.run, ["umount", disk], check=True)
+                Path(disk, "ballast").write_bytes(bytes(4096))
                 run = self.run_memfloor("measure", *SMALL, "--out", f"{disk}/r.json")
-                self.assertEqual(os.listdir(disk), [])
+                self.assertEqual(os.listdir(disk), ["ballast"])
         self.assert_printed_though_not_written(*run, ["No space left", "free some space"])
 
     def test_standard_output(self):

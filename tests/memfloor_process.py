@@ -114,12 +114,12 @@ class MemfloorTest(unittest.TestCase):
             time.sleep(0.002)
         return condition()
 
-    def interrupt_after(self, updates, *arguments):
+    def interrupt_after(self, updates, *arguments, **options):
         """A training that logs its losses to losses.jsonl, interrupted as by Ctrl-C after so many
         updates; returns its first losses and its standard error."""
         log = self.folder / "losses.jsonl"
         log.unlink(missing_ok=True)
-        process = self.start("train", *arguments, "--log-loss", log)
+        process = self.start("train", *arguments, "--log-loss", log, **options)
         lines = lambda: log.read_text().count("\n") if log.exists() else 0
         self.assertTrue(self.wait_until(lambda: lines() >= updates, process),
                         "the training ended early")

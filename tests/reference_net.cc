@@ -93,14 +93,12 @@ std::vector<float> Dump::input(const std::string& name) const {
 Answer Dump::answer(const std::string& name, std::int64_t elements) const {
   Answer answer;
   answer.values = doubles(name);
-  answer.elements =
-      elements > 0 ? elements : static_cast<std::int64_t>(answer.values.size());
+  answer.elements = elements > 0 ? elements : static_cast<std::int64_t>(answer.values.size());
   answer.torch_distance = doubles(name + ".distance")[2];
   return answer;
 }
 
-std::vector<float> channels_last(const std::vector<float>& values, std::int64_t n,
-                                 std::int64_t c) {
+std::vector<float> channels_last(const std::vector<float>& values, std::int64_t n, std::int64_t c) {
   return swapped(values, n, c);
 }
 std::vector<float> channels_first(const std::vector<float>& values, std::int64_t n,
@@ -113,8 +111,7 @@ void load_start(const Dump& dump, ParameterStore& parameters, RunningStatistics&
     const ParameterSpec& spec = parameters.specs()[h];
     MEMFLOOR_CHECK(dump.shape(spec.name) == spec.export_shape, "the dump has another '", spec.name,
                    "'");
-    const std::vector<float> ohwi =
-        channels_last(dump.input(spec.name), spec.outputs, spec.inputs);
+    const std::vector<float> ohwi = channels_last(dump.input(spec.name), spec.outputs, spec.inputs);
     parameters.write_dense(static_cast<int>(h), ohwi.data());
   }
   for (const RunningStatistics::Entry& entry : running.entries()) {
@@ -188,8 +185,14 @@ std::vector<float> ReferenceNet::evaluate(const std::vector<float>& images) {
   const WideResNet model(config, *handles, running);
   const PrecisionPolicy precision = make_precision(trainer->spec().precision);
   const KeepAll retention;
-  Context context{*backend,  trainer->ledger(), trainer->parameters(), trainer->running(),
-                  precision, retention,         nullptr,               Pass::evaluation,
+  Context context{*backend,
+                  trainer->ledger(),
+                  trainer->parameters(),
+                  trainer->running(),
+                  precision,
+                  retention,
+                  nullptr,
+                  Pass::evaluation,
                   {}};
   const std::int64_t h = config.image_height, w = config.image_width, c = config.image_channels;
   const auto count = static_cast<std::int64_t>(images.size()) / (h * w * c);

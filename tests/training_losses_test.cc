@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 
 #include "tests/reference_net.h"
 
@@ -21,10 +22,9 @@ std::vector<double> losses_of(const Dump& dump, ReferenceNet& net) {
   for (std::size_t step = 0; step < kSteps; ++step) {
     const auto image = images.begin() + static_cast<std::ptrdiff_t>(step * image_step);
     const auto label = labels.begin() + static_cast<std::ptrdiff_t>(step * label_step);
-    losses.push_back(
-        net.forward_backward({image, image + static_cast<std::ptrdiff_t>(image_step)},
-                             {label, label + static_cast<std::ptrdiff_t>(label_step)})
-            .mean_loss());
+    losses.push_back(net.forward_backward({image, image + static_cast<std::ptrdiff_t>(image_step)},
+                                          {label, label + static_cast<std::ptrdiff_t>(label_step)})
+                         .mean_loss());
     net.trainer->parameters().update(sgd, rate);
   }
   return losses;

@@ -2,7 +2,9 @@
 // are and how far PyTorch's own float32 lies from them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "engine/dense_store.h"
 #include "models/wide_resnet.h"
@@ -14,7 +16,7 @@ namespace {
 // PyTorch's distance is rounding noise below this (tests/data/README.md, "Tolerances").
 constexpr double kDistanceFloor = 2.5e-7;
 
-// Collects how close a group of answers is: the worst ratio goes to the test's XML and text.
+// Expects a group of answers to be close, and prints how close the worst of them is.
 class Closest {
  public:
   explicit Closest(std::string group) : group_(std::move(group)) {}
@@ -22,7 +24,6 @@ class Closest {
     std::printf("  %s: at worst %.3g of the bound (%s)\n", group_.c_str(), worst_, name_.c_str());
   }
   void expect(const std::string& name, double distance, double bound) {
-    if (std::getenv("ALL")) std::printf("%s %.3g %.3g\n", name.c_str(), distance, bound);
     EXPECT_LE(distance, bound) << group_ << " " << name;
     if (!(distance / bound <= worst_)) worst_ = distance / bound, name_ = name;
   }
@@ -103,11 +104,16 @@ struct BlockCase {
   int stride;
   std::int64_t pixels;  // height and width of the input
 };
+void PrintTo(const BlockCase& c, std::ostream* out) { *out << c.prefix; }
+constexpr BlockCase kBlocks[] = {
+    {"c16_c32_s1_32px", 16, 32, 1, 32},   {"c32_c32_s1_32px", 32, 32, 1, 32},
+    {"c32_c64_s2_32px", 32, 64, 2, 32},   {"c64_c64_s1_16px", 64, 64, 1, 16},
+    {"c64_c128_s2_16px", 64, 128, 2, 16}, {"c128_c128_s1_8px", 128, 128, 1, 8},
+};
 
-class BlockReference : public ::testing::TestWithParam<BlockCase> {};
-
-TEST_P(BlockReference, OutputAndEveryGradient) {
-  const BlockCase& c = GetParam();
+// Forward and backward of one block from the dump's input and output gradient; every result, and
+// its distance from the answer, is expected within `bound`.
+void expect_block(const BlockCase& c, Dtype dtype, double bound) {
   const Dump dump("blocks", std::string(c.prefix) + ".");
   constexpr std::int64_t kImages = 2;
 
@@ -116,8 +122,7 @@ TEST_P(BlockReference, OutputAndEveryGradient) {
   RunningStatistics running;
   WideResNet::Block block;
   block.bn1 = BatchNormReluLayer(*store, running, "bn1", c.channels_in);
-  block.conv1 =
-      ConvolutionLayer(*store, "conv1", c.channels_in, c.channels_out, 3, c.stride, true);
+  block.conv1 = ConvolutionLayer(*store, "conv1", c.channels_in, c.channels_out, 3, c.stride, true);
   block.bn2 = BatchNormReluLayer(*store, running, "bn2", c.channels_out);
   block.conv2 = ConvolutionLayer(*store, "conv2", c.channels_out, c.channels_out, 3, 1, true);
   block.has_shortcut = c.channels_in != c.channels_out || c.stride != 1;
@@ -136,100 +141,114 @@ TEST_P(BlockReference, OutputAndEveryGradient) {
   const KeepAll retention;
   Tape tape;
   Context context{*backend, ledger, *store, running, precision, retention, &tape, Pass::first, {}};
-  // Puts a tensor of the dump, NCHW, into NHWC memory.
-  const auto fill = [&](const char* name, std::int64_t channels, const Tensor& to) {
-    const std::vector<float> nhwc = channels_last(dump.input(name), kImages, channels);
+  // A tensor of the dump, NCHW, goes to NHWC memory, and back.
+  const auto fill = [&](const char* name, const Tensor& to) {
+    const std::vector<float> nhwc = channels_last(dump.input(name), kImages, to.shape()[3]);
     ASSERT_EQ(static_cast<std::int64_t>(nhwc.size()), to.elements());
-    std::copy(nhwc.begin(), nhwc.end(), to.data<float>());
+    with_dtype(dtype, [&](auto element) {
+      using T = decltype(element);
+      std::transform(nhwc.begin(), nhwc.end(), to.data<T>(), [](float x) { return T(x); });
+    });
   };
-  const auto nchw = [](const Tensor& tensor) {
-    const float* from = tensor.data<float>();
-    return channels_first({from, from + tensor.elements()}, kImages, tensor.shape()[3]);
+  const auto nchw = [&](const Tensor& from) {
+    std::vector<float> nhwc;
+    with_dtype(dtype, [&](auto element) {
+      const auto* values = from.data<decltype(element)>();
+      for (std::int64_t i = 0; i < from.elements(); ++i)
+        nhwc.push_back(static_cast<float>(values[i]));
+    });
+    return channels_first(nhwc, kImages, from.shape()[3]);
   };
 
-  const Value x =
-      context.make_value({kImages, c.pixels, c.pixels, c.channels_in}, Dtype::f32, "input");
-  fill("input", c.channels_in, x->data);
+  const Value x = context.make_value({kImages, c.pixels, c.pixels, c.channels_in}, dtype, "input");
+  fill("input", x->data);
   const Value y = block.second_half(context, block.first_half(context, {x}))[0];
   Closest close(c.prefix);
-  close.expect("output", dump.answer("output", y->data.elements()).distance_of(nchw(y->data)),
-               1e-5);
+  const auto expect = [&](const std::string& name, const std::vector<float>& ours) {
+    close.expect(name, dump.answer(name, static_cast<std::int64_t>(ours.size())).distance_of(ours),
+                 bound);
+  };
+  expect("output", nchw(y->data));
 
   y->gradient->tensor =
-      Tensor(ledger, y->data.shape(), Dtype::f32, Category::transient, "output gradient");
-  fill("output_grad", c.channels_out, y->gradient->tensor);
-  const std::int64_t input_elements = x->data.elements();
+      Tensor(ledger, y->data.shape(), dtype, Category::transient, "output gradient");
+  fill("output_grad", y->gradient->tensor);
   tape.backward(context);
-  close.expect("input.grad",
-               dump.answer("input.grad", input_elements).distance_of(nchw(x->gradient->tensor)),
-               1e-5);
-  for (std::size_t h = 0; h < store->specs().size(); ++h) {
-    const ParameterSpec& spec = store->specs()[h];
-    const Answer answer = dump.answer(spec.name + ".grad", spec.elements());
-    close.expect(spec.name, answer.distance_of(gradient_of(*store, static_cast<int>(h))), 1e-5);
-  }
+  expect("input.grad", nchw(x->gradient->tensor));
+  for (std::size_t h = 0; h < store->specs().size(); ++h)
+    expect(store->specs()[h].name + ".grad", gradient_of(*store, static_cast<int>(h)));
   running.commit();
   for (const std::string& name : running_names(running))
-    close.expect(name, dump.answer(name + ".after").distance_of(running_of(running, name)), 1e-5);
+    expect(name + ".after", running_of(running, name));
 }
-INSTANTIATE_TEST_SUITE_P(, BlockReference,
-                         ::testing::Values(BlockCase{"c16_c32_s1_32px", 16, 32, 1, 32},
-                                           BlockCase{"c32_c32_s1_32px", 32, 32, 1, 32},
-                                           BlockCase{"c32_c64_s2_32px", 32, 64, 2, 32},
-                                           BlockCase{"c64_c64_s1_16px", 64, 64, 1, 16},
-                                           BlockCase{"c64_c128_s2_16px", 64, 128, 2, 16},
-                                           BlockCase{"c128_c128_s1_8px", 128, 128, 1, 8}),
+
+class BlockReference : public ::testing::TestWithParam<BlockCase> {};
+TEST_P(BlockReference, Fp32) { expect_block(GetParam(), Dtype::f32, 1e-5); }
+// Rounding alone (2^-9 at most, about five times on the longest path) costs up to 6e-3. Where a
+// ReLU flips, more: a share f of flips moves gradients by sqrt(f), and up to 1 in 1000 flips here.
+TEST_P(BlockReference, Bf16) { expect_block(GetParam(), Dtype::bf16, 5e-2); }
+INSTANTIATE_TEST_SUITE_P(, BlockReference, ::testing::ValuesIn(kBlocks),
                          [](const auto& p) { return std::string(p.param.prefix); });
 
-// ---- BF16 activations
+// ---- networks with BF16 activations
 
-class MixedPrecision : public ::testing::TestWithParam<const char*> {};
+// ReLUs that flip turn a relative rounding error e into one of sqrt(e) in gradients, block after
+// block, so cosines fall with depth, for PyTorch 1.13's autocast just as for us: its cosines with
+// its own FP32 on these very nets are the yardstick.
+struct MixedCase {
+  const char* model;
+  int pixels;
+  double torch_all, torch_worst;  // cosine over all gradients at once, and of the worst parameter
+};
 
-double cosine(const std::vector<float>& a, const std::vector<float>& b) {
-  double product = 0, aa = 0, bb = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    product += static_cast<double>(a[i]) * b[i];
-    aa += static_cast<double>(a[i]) * a[i];
-    bb += static_cast<double>(b[i]) * b[i];
-  }
-  return product / std::sqrt(aa * bb);
-}
+void PrintTo(const MixedCase& c, std::ostream* out) { *out << c.model; }
 
-TEST_P(MixedPrecision, FollowsFp32) {
-  const std::string model = GetParam();
-  const Dump dump(model);
-  const int pixels = model == "wrn28_2" ? 32 : 16;
-  ReferenceNet exact(dump, model, pixels), rounded(dump, model, pixels, "bf16_mixed");
+class MixedPrecision : public ::testing::TestWithParam<MixedCase> {};
+
+TEST_P(MixedPrecision, FollowsFp32AsPyTorchsDoes) {
+  const MixedCase& c = GetParam();
+  const Dump dump(c.model);
+  ReferenceNet exact(dump, c.model, c.pixels), rounded(dump, c.model, c.pixels, "bf16_mixed");
   const std::vector<float> images = dump.input("images");
-  const Totals exact_totals = exact.forward_backward(images, dump.labels());
-  const Totals rounded_totals = rounded.forward_backward(images, dump.labels());
+  const double loss = exact.forward_backward(images, dump.labels()).mean_loss();
+  const double rounded_loss = rounded.forward_backward(images, dump.labels()).mean_loss();
 
-  float largest = 0, difference = 0;
-  for (std::size_t i = 0; i < exact.logits.size(); ++i) {
-    largest = std::max(largest, std::abs(exact.logits[i]));
-    difference = std::max(difference, std::abs(exact.logits[i] - rounded.logits[i]));
-  }
-  std::printf("  logits: %.3g of their scale; loss: %.3g\n", difference / largest,
-              std::abs(rounded_totals.mean_loss() / exact_totals.mean_loss() - 1));
-  EXPECT_LE(difference, 3e-2f * largest);
-  EXPECT_GT(difference, 0) << "nothing was rounded";
+  const Answer logits{{exact.logits.begin(), exact.logits.end()},
+                      static_cast<std::int64_t>(exact.logits.size())};
+  const double logit_difference = logits.largest_difference(rounded.logits);
+  EXPECT_LE(logit_difference, 3e-2);
+  EXPECT_GT(logit_difference, 1e-4) << "nothing was rounded";
+  EXPECT_NEAR(rounded_loss, loss, 2e-3 * loss);
+
+  struct Products {
+    double ab = 0, aa = 0, bb = 0;
+    double cosine() const { return ab / std::sqrt(aa * bb); }
+  } all;
   double worst = 1;
-  std::vector<float> all_exact, all_rounded;
-  for (std::size_t h = 0; h < exact.trainer->parameters().specs().size(); ++h) {
-    const auto a = gradient_of(exact.trainer->parameters(), static_cast<int>(h));
+  const ParameterStore& parameters = exact.trainer->parameters();
+  for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
+    const auto a = gradient_of(parameters, static_cast<int>(h));
     const auto b = gradient_of(rounded.trainer->parameters(), static_cast<int>(h));
-    const double one = cosine(a, b);
-    std::printf("  %s %.5f\n", exact.trainer->parameters().specs()[h].name.c_str(), one);
-    worst = std::min(worst, one);
-    all_exact.insert(all_exact.end(), a.begin(), a.end());
-    all_rounded.insert(all_rounded.end(), b.begin(), b.end());
+    Products one;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      one.ab += static_cast<double>(a[i]) * b[i];
+      one.aa += static_cast<double>(a[i]) * a[i];
+      one.bb += static_cast<double>(b[i]) * b[i];
+    }
+    worst = std::min(worst, one.cosine());
+    all.ab += one.ab, all.aa += one.aa, all.bb += one.bb;
   }
-  std::printf("  cosine of gradients: %.5f, of the worst parameter %.5f\n",
-              cosine(all_exact, all_rounded), worst);
-  EXPECT_GE(worst, 0.99);
+  std::printf("  logits differ by %.3g of their scale, the loss by %.3g; cosine %.5f, worst %.5f\n",
+              logit_difference, rounded_loss / loss - 1, all.cosine(), worst);
+  // 1 - cosine is half the squared relative distance: within 1.25 times PyTorch's distance.
+  EXPECT_LE(1 - all.cosine(), 1.5625 * (1 - c.torch_all));
+  EXPECT_LE(1 - worst, 1.5625 * (1 - c.torch_worst));
 }
-INSTANTIATE_TEST_SUITE_P(, MixedPrecision, ::testing::Values("wrn10_1", "wrn16_1", "wrn28_2"),
-                         [](const auto& p) { return std::string(p.param); });
+INSTANTIATE_TEST_SUITE_P(, MixedPrecision,
+                         ::testing::Values(MixedCase{"wrn10_1", 16, 0.99965, 0.99822},
+                                           MixedCase{"wrn16_1", 16, 0.99103, 0.94633},
+                                           MixedCase{"wrn28_2", 32, 0.94110, 0.85558}),
+                         [](const auto& p) { return std::string(p.param.model); });
 
 }  // namespace
 }  // namespace memfloor::testing

@@ -27,16 +27,17 @@ WeightLayout avx512_forward_layout(std::int64_t ci, std::int64_t co);
 /// ci and co are those of the forward convolution.
 WeightLayout avx512_backward_data_layout(std::int64_t ci, std::int64_t co);
 
-/// y[n][oy][ox][o] = sum over kh, kw, i of x[n][oy + kh - 1][ox + kw - 1][i] * weight(o, kh, kw, i).
-/// x: (images, H, W, Ci), y: (images, H, W, Co), overwritten; dense, and apart. `packed` follows a
-/// layout above; 64-byte alignment of all three is faster. Runs on the calling thread; an image's
-/// bits do not depend on the other images. Calls for CPUs or shapes without support are undefined.
+/// y[n][oy][ox][o] = sum over kh, kw, i of x[n][oy + kh - 1][ox + kw - 1][i] * weight(o, kh, kw,
+/// i). x: (images, H, W, Ci), y: (images, H, W, Co), overwritten; dense, and apart. `packed`
+/// follows a layout above; 64-byte alignment of all three is faster. Runs on the calling thread; an
+/// image's
+///// bits do not depend on the other images. Throws Error without avx512_available() and support.
 void avx512_convolution(const Avx512Shape& shape, std::int64_t images, const float* x,
                         const float* packed, float* y);
 
 /// dw[o][kh][kw][i] = sum over n, oy, ox of dy[n][oy][ox][o] * x[n][oy + kh - 1][ox + kw - 1][i].
 /// x: (images, H, W, Ci), dy: (images, H, W, Co), dw: (Co, 3, 3, Ci), overwritten; all dense.
-/// The bits do not depend on the number of threads.
+/// The bits do not depend on the number of threads. Throws Error like avx512_convolution.
 void avx512_weight_gradient(const Avx512Shape& shape, std::int64_t images, const float* x,
                             const float* dy, float* dw, ThreadPool& pool);
 

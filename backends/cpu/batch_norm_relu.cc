@@ -3,6 +3,7 @@
 
 #include "backends/cpu/channel_statistics.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/masked_gradient.h"
 #include "backends/cpu/slices.h"
 #include "core/ledger.h"
 
@@ -12,9 +13,7 @@ namespace {
 class CpuBatchNormRelu final : public BatchNormRelu {
  public:
   CpuBatchNormRelu(const BatchNormReluDescriptor& d, ThreadPool& pool) : d_(d), pool_(pool) {
-    plan_.statistics_bytes = d.images * 2 * d.channels * 4;
-    // Sums of every image, then three coefficients a channel.
-    plan_.backward_scratch = aligned(d.images * 2 * d.channels * 4) + 3 * d.channels * 4;
+    plan_.backward_scratch = 3 * d.channels * 4;  // coefficients
   }
 
   void statistics(const void* x, float* statistics) const override {
@@ -86,13 +85,19 @@ class CpuBatchNormRelu final : public BatchNormRelu {
     });
   }
 
-  void backward(const void* x, const void* y, void* dy, const float* mean,
-                const float* inverse_deviation, const float* gamma, void* dx, bool accumulate,
-                float* dgamma, float* dbeta, void* scratch) const override {
-    auto* sums = static_cast<float*>(scratch);  // (images, 2, channels): of dy and of dy (x - mean)
-    auto* coefficients = reinterpret_cast<float*>(static_cast<char*>(scratch) +
-                                                  aligned(d_.images * 2 * d_.channels * 4));
-    mask_and_sum(x, y, dy, mean, sums);
+  void mask_gradient(const MaskedGradientSums& m, void* dy) const override {
+    for_images(m.x, [&](auto* image, std::int64_t n) {
+      using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
+      const std::int64_t first = n * d_.pixels() * d_.channels;
+      mask_and_sum(image, static_cast<const T*>(m.y) + first, static_cast<T*>(dy) + first, m.mean,
+                   d_.pixels(), d_.channels, m.sums + n * 2 * d_.channels);
+    });
+  }
+
+  void backward(const void* x, const void* dy, const float* mean, const float* inverse_deviation,
+                const float* gamma, const float* sums, void* dx, bool accumulate, float* dgamma,
+                float* dbeta, void* scratch) const override {
+    auto* coefficients = static_cast<float*>(scratch);
     combine(sums, inverse_deviation, gamma, dgamma, dbeta, coefficients);
     input_gradient(x, dy, mean, coefficients, dx, accumulate);
   }
@@ -106,47 +111,6 @@ class CpuBatchNormRelu final : public BatchNormRelu {
       pool_.parallel_for(d_.images, [&](std::int64_t n, int) {
         body(static_cast<const T*>(x) + n * d_.pixels() * d_.channels, n);
       });
-    });
-  }
-
-  void mask_and_sum(const void* x, const void* y, void* dy, const float* mean, float* sums) const {
-    for_images(x, [&](auto* image, std::int64_t n) {
-      using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
-      const std::int64_t first = n * d_.pixels() * d_.channels, size = d_.pixels() * d_.channels;
-      const T* out = static_cast<const T*>(y) + first;
-      T* gradient = static_cast<T*>(dy) + first;
-      float* sum = sums + n * 2 * d_.channels;
-      float* product = sum + d_.channels;
-      for_channel_groups(
-          d_.channels,
-          [&](std::int64_t c, auto group) {
-            constexpr int kGroup = decltype(group)::value;
-            Lanes m[kGroup], s[kGroup]{}, p[kGroup]{};
-            for (int g = 0; g < kGroup; ++g) m[g] = load(mean + c + g * kLanes);
-            for (std::int64_t i = c; i < size; i += d_.channels)
-              for (int g = 0; g < kGroup; ++g) {
-                const std::int64_t at = i + g * kLanes;
-                const Lanes masked = load(out + at) > Lanes{} ? load(gradient + at) : Lanes{};
-                store(gradient + at, masked);
-                s[g] += masked;
-                p[g] += masked * (load(image + at) - m[g]);
-              }
-            for (int g = 0; g < kGroup; ++g) {
-              store(sum + c + g * kLanes, s[g]);
-              store(product + c + g * kLanes, p[g]);
-            }
-          },
-          [&](std::int64_t c) {
-            float s = 0, p = 0;
-            for (std::int64_t i = c; i < size; i += d_.channels) {
-              if (!(static_cast<float>(out[i]) > 0)) gradient[i] = T(0.0f);
-              const auto g = static_cast<float>(gradient[i]);
-              s += g;
-              p += g * (static_cast<float>(image[i]) - mean[c]);
-            }
-            sum[c] = s;
-            product[c] = p;
-          });
     });
   }
 

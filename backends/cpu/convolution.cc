@@ -7,6 +7,7 @@
 #include "backends/cpu/convert.h"
 #include "backends/cpu/convolution_kernels.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/masked_gradient.h"
 #include "backends/cpu/slices.h"
 #include "core/ledger.h"
 
@@ -57,7 +58,7 @@ class CpuConvolution final : public Convolution {
   }
 
   void backward_data(const void* dy, const void* weights, void* dx, bool accumulate,
-                     void* scratch) const override {
+                     const MaskedGradientSums* masked, void* scratch) const override {
     pool_.parallel_for(d_.images / slice_, [&](std::int64_t s, int thread) {
       char* sum =
           static_cast<char*>(scratch) + thread * (sum_bytes_ + backward_data_->scratch_bytes);
@@ -65,6 +66,15 @@ class CpuConvolution final : public Convolution {
       backward_data_->run(thread, at(dy, s * slice_ * y_image_), weights, accumulate ? sum : to,
                           sum + sum_bytes_);
       if (accumulate) add_same(sum, d_.dtype, to, slice_ * x_image_);
+      if (!masked) return;
+      with_dtype(d_.dtype, [&](auto element) {
+        using T = decltype(element);
+        for (std::int64_t image = s * slice_; image < (s + 1) * slice_; ++image)
+          mask_and_sum(static_cast<const T*>(masked->x) + image * x_image_,
+                       static_cast<const T*>(masked->y) + image * x_image_,
+                       static_cast<T*>(dx) + image * x_image_, masked->mean, d_.height * d_.width,
+                       d_.channels_in, masked->sums + image * 2 * d_.channels_in);
+      });
     });
   }
 

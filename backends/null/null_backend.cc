@@ -11,7 +11,8 @@ class NullConvolution final : public Convolution {
  public:
   explicit NullConvolution(const Convolution& target) { plan_ = target.plan(); }
   void forward(const void*, const void*, const void*, void*, float*, void*) const override {}
-  void backward_data(const void*, const void*, void*, bool, void*) const override {}
+  void backward_data(const void*, const void*, void*, bool, const MaskedGradientSums*,
+                     void*) const override {}
   void backward_weights(const void*, const void*, float*, void*) const override {}
 };
 
@@ -23,8 +24,9 @@ class NullBatchNormRelu final : public BatchNormRelu {
   void inverse_running_deviation(const float*, float*) const override {}
   void forward(const void*, const float*, const float*, const float*, const float*,
                void*) const override {}
-  void backward(const void*, const void*, void*, const float*, const float*, const float*, void*,
-                bool, float*, float*, void*) const override {}
+  void mask_gradient(const MaskedGradientSums&, void*) const override {}
+  void backward(const void*, const void*, const float*, const float*, const float*, const float*,
+                void*, bool, float*, float*, void*) const override {}
 };
 
 class NullGlobalAveragePool final : public GlobalAveragePool {

@@ -1,0 +1,250 @@
+// The AVX-512 convolution kernels against a double loop, and byte for byte across thread counts
+// and slices of a batch.
+#include "backends/cpu/avx512_convolution.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace memfloor::cpu {
+namespace {
+
+constexpr std::size_t kGuard = 1024;  // floats
+
+/// `count` NaNs on a 64-byte boundary plus `shift` floats, between guards of NaN.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t count, std::size_t shift = 0)
+      : count_(count), all_(count + 2 * kGuard + 32, std::numeric_limits<float>::quiet_NaN()) {
+    void* start = all_.data() + kGuard;
+    std::size_t space = (count + 16) * sizeof(float);
+    data_ = static_cast<float*>(std::align(64, count * sizeof(float), start, space)) + shift;
+  }
+  Guarded(const std::vector<float>& values, std::size_t shift) : Guarded(values.size(), shift) {
+    std::copy(values.begin(), values.end(), data_);
+  }
+  float* data() { return data_; }
+  std::vector<float> values() const { return {data_, data_ + count_}; }
+  bool guards_untouched() const {
+    for (const float* p = all_.data(); p != all_.data() + all_.size(); ++p)
+      if ((p < data_ || p >= data_ + count_) && !std::isnan(*p)) return false;
+    return true;
+  }
+
+ private:
+  std::size_t count_;
+  std::vector<float> all_;
+  float* data_;
+};
+
+std::vector<float> random_values(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(engine);
+  return values;
+}
+
+struct Case {
+  int n, h, w, ci, co;
+
+  Avx512Shape shape() const { return {h, w, ci, co}; }
+  std::size_t pixels() const { return static_cast<std::size_t>(n) * h * w; }
+  std::size_t weights() const { return static_cast<std::size_t>(9) * ci * co; }
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.n << " images " << c.h << " x " << c.w << ", " << c.ci << " to " << c.co;
+}
+
+struct Sums {
+  std::vector<double> values, magnitudes;  // magnitudes: of the terms' absolute values
+  explicit Sums(std::size_t count) : values(count), magnitudes(count) {}
+  void add(std::size_t i, double term) {
+    values[i] += term;
+    magnitudes[i] += std::fabs(term);
+  }
+};
+
+/// Calls body(output pixel, tap, input pixel) for every product inside the images.
+template <class Body>
+void for_taps(const Case& c, Body&& body) {
+  for (int n = 0; n < c.n; ++n)
+    for (int oy = 0; oy < c.h; ++oy)
+      for (int ox = 0; ox < c.w; ++ox)
+        for (int tap = 0; tap < 9; ++tap) {
+          const int iy = oy + tap / 3 - 1, ix = ox + tap % 3 - 1;
+          if (iy < 0 || iy >= c.h || ix < 0 || ix >= c.w) continue;
+          const auto pixel = [&](int y, int x) {
+            return (static_cast<std::size_t>(n) * c.h + y) * c.w + x;
+          };
+          body(pixel(oy, ox), tap, pixel(iy, ix));
+        }
+}
+
+std::size_t weight_index(const Case& c, int o, int tap, int i) {
+  return (static_cast<std::size_t>(o) * 9 + tap) * c.ci + i;
+}
+
+/// The three passes by definition: y from x and w, dx from dy and w, dw from x and dy.
+Sums naive_forward(const Case& c, const std::vector<float>& x, const std::vector<float>& w) {
+  Sums y(c.pixels() * c.co);
+  for_taps(c, [&](std::size_t out, int tap, std::size_t in) {
+    for (int o = 0; o < c.co; ++o)
+      for (int i = 0; i < c.ci; ++i)
+        y.add(out * c.co + o,
+              static_cast<double>(x[in * c.ci + i]) * w[weight_index(c, o, tap, i)]);
+  });
+  return y;
+}
+
+Sums naive_backward_data(const Case& c, const std::vector<float>& dy, const std::vector<float>& w) {
+  Sums dx(c.pixels() * c.ci);
+  for_taps(c, [&](std::size_t out, int tap, std::size_t in) {
+    for (int o = 0; o < c.co; ++o)
+      for (int i = 0; i < c.ci; ++i)
+        dx.add(in * c.ci + i,
+               static_cast<double>(dy[out * c.co + o]) * w[weight_index(c, o, tap, i)]);
+  });
+  return dx;
+}
+
+Sums naive_weight_gradient(const Case& c, const std::vector<float>& x,
+                           const std::vector<float>& dy) {
+  Sums dw(c.weights());
+  for_taps(c, [&](std::size_t out, int tap, std::size_t in) {
+    for (int o = 0; o < c.co; ++o)
+      for (int i = 0; i < c.ci; ++i)
+        dw.add(weight_index(c, o, tap, i),
+               static_cast<double>(x[in * c.ci + i]) * dy[out * c.co + o]);
+  });
+  return dw;
+}
+
+/// Sums of a few thousand terms in f32: the error stays far below 16 roundings of their magnitude.
+void expect_close(const std::vector<float>& got, const Sums& wanted) {
+  ASSERT_EQ(got.size(), wanted.values.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_LE(std::fabs(got[i] - wanted.values[i]), 16 * 0x1p-24 * wanted.magnitudes[i])
+        << "element " << i << ": " << got[i] << " instead of " << wanted.values[i];
+}
+
+std::vector<float> pack(const Case& c, const WeightLayout& layout, const std::vector<float>& w) {
+  std::vector<float> packed(layout.elements, std::numeric_limits<float>::quiet_NaN());
+  for (int o = 0; o < c.co; ++o)
+    for (int tap = 0; tap < 9; ++tap)
+      for (int i = 0; i < c.ci; ++i)
+        packed[layout.offset(o, tap, i)] = w[weight_index(c, o, tap, i)];
+  return packed;
+}
+
+bool same_bytes(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class Avx512Convolution : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!avx512_available()) GTEST_SKIP() << "this CPU has no AVX-512";
+  }
+  const Case c_ = GetParam();
+  const std::vector<float> x_ = random_values(c_.pixels() * c_.ci, 1);
+  const std::vector<float> dy_ = random_values(c_.pixels() * c_.co, 2);
+  const std::vector<float> w_ = random_values(c_.weights(), 3);
+};
+
+/// `shape` over all images at once, between guards.
+std::vector<float> convolve(const Avx512Shape& shape, int images, const std::vector<float>& x,
+                            const std::vector<float>& packed, std::size_t shift) {
+  Guarded in(x, shift), weights(packed, shift), out(images * shape.h * shape.w * shape.co, shift);
+  avx512_convolution(shape, images, in.data(), weights.data(), out.data());
+  EXPECT_TRUE(out.guards_untouched());
+  return out.values();
+}
+
+TEST_P(Avx512Convolution, ForwardMatchesTheDoubleLoop) {
+  const auto packed = pack(c_, avx512_forward_layout(c_.ci, c_.co), w_);
+  const auto y = convolve(c_.shape(), c_.n, x_, packed, 0);
+  expect_close(y, naive_forward(c_, x_, w_));
+  EXPECT_TRUE(same_bytes(y, convolve(c_.shape(), c_.n, x_, packed, 1))) << "alignment matters";
+}
+
+TEST_P(Avx512Convolution, FlippedLayoutGivesTheInputGradient) {
+  const auto packed = pack(c_, avx512_backward_data_layout(c_.ci, c_.co), w_);
+  const auto dx = convolve({c_.h, c_.w, c_.co, c_.ci}, c_.n, dy_, packed, 0);
+  expect_close(dx, naive_backward_data(c_, dy_, w_));
+}
+
+TEST_P(Avx512Convolution, AnImageDoesNotDependOnItsSlice) {
+  const auto packed = pack(c_, avx512_forward_layout(c_.ci, c_.co), w_);
+  const auto whole = convolve(c_.shape(), c_.n, x_, packed, 0);
+  const auto image_x = x_.size() / c_.n, image_y = whole.size() / c_.n;
+  for (int n = 0; n < c_.n; ++n) {
+    const std::vector<float> image(x_.begin() + n * image_x, x_.begin() + (n + 1) * image_x);
+    const std::vector<float> wanted(whole.begin() + n * image_y, whole.begin() + (n + 1) * image_y);
+    EXPECT_TRUE(same_bytes(convolve(c_.shape(), 1, image, packed, 0), wanted)) << "image " << n;
+  }
+}
+
+TEST_P(Avx512Convolution, WeightGradientMatchesTheDoubleLoopOnAnyNumberOfThreads) {
+  std::vector<float> first;
+  for (const int threads : {1, 2, 5}) {
+    Guarded x(x_, 0), dy(dy_, 0), dw(c_.weights());
+    ThreadPool pool(threads);
+    avx512_weight_gradient(c_.shape(), c_.n, x.data(), dy.data(), dw.data(), pool);
+    EXPECT_TRUE(dw.guards_untouched());
+    if (threads == 1) {
+      first = dw.values();
+      expect_close(first, naive_weight_gradient(c_, x_, dy_));
+    }
+    EXPECT_TRUE(same_bytes(dw.values(), first)) << threads << " threads";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Avx512Convolution,
+                         testing::Values(Case{1, 32, 32, 16, 32}, Case{2, 32, 32, 32, 32},
+                                         Case{1, 16, 16, 64, 64}, Case{5, 8, 8, 128, 128},
+                                         Case{3, 1, 1, 16, 16}, Case{3, 5, 7, 48, 16},
+                                         Case{1, 7, 5, 16, 48}, Case{3, 4, 4, 32, 80},
+                                         Case{2, 1, 9, 16, 32}, Case{2, 9, 1, 32, 16},
+                                         Case{3, 2, 2, 48, 48}, Case{1, 3, 300, 16, 16},
+                                         Case{3, 13, 15, 16, 64}, Case{3, 70, 3, 16, 16}),
+                         [](const auto& info) {
+                           const Case& c = info.param;
+                           return concat(c.n, "x", c.h, "x", c.w, "_", c.ci, "to", c.co);
+                         });
+
+TEST(Avx512ConvolutionSupport, NamesWhatItServes) {
+  EXPECT_TRUE(avx512_convolution_supports({32, 32, 16, 48}, 3, 1));
+  EXPECT_FALSE(avx512_convolution_supports({32, 32, 3, 16}, 3, 1));
+  EXPECT_FALSE(avx512_convolution_supports({32, 32, 16, 24}, 3, 1));
+  EXPECT_FALSE(avx512_convolution_supports({32, 32, 16, 16}, 3, 2));
+  EXPECT_FALSE(avx512_convolution_supports({32, 32, 16, 16}, 1, 1));
+  float value = 0;
+  EXPECT_THROW(avx512_convolution({4, 4, 3, 16}, 1, &value, &value, &value), Error);
+  ThreadPool pool(1);
+  EXPECT_THROW(avx512_weight_gradient({4, 4, 16, 3}, 1, &value, &value, &value, pool), Error);
+}
+
+TEST(Avx512ConvolutionSupport, LayoutsAreDense) {
+  for (const auto& layout : {avx512_forward_layout(48, 32), avx512_backward_data_layout(48, 32)}) {
+    EXPECT_FALSE(layout.padded());
+    std::vector<bool> taken(layout.elements);
+    for (int o = 0; o < 32; ++o)
+      for (int tap = 0; tap < 9; ++tap)
+        for (int i = 0; i < 48; ++i) taken.at(layout.offset(o, tap, i)) = true;
+    EXPECT_EQ(std::count(taken.begin(), taken.end(), true), layout.elements);
+  }
+}
+
+}  // namespace
+}  // namespace memfloor::cpu
