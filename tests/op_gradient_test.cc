@@ -196,13 +196,13 @@ struct ConvolutionCase {
 };
 void PrintTo(const ConvolutionCase& c, std::ostream* out) { PrintDescriptor(c.d, out); }
 
-std::vector<ConvolutionCase> convolution_cases() {
+std::vector<ConvolutionCase> convolution_cases(std::vector<Dtype> dtypes) {
   // images, height, width, channels in and out; kernels and strides below.
   constexpr std::int64_t kShapes[][5] = {{3, 7, 9, 3, 16},   {2, 5, 5, 5, 17},  {7, 6, 8, 17, 33},
                                          {4, 8, 8, 16, 32},  {3, 9, 4, 33, 5},  {8, 16, 16, 32, 32},
-                                         {20, 8, 8, 32, 64}, {1, 1, 1, 64, 16}, {5, 3, 3, 1, 1}};
+                                         {20, 8, 8, 32, 64}, {1, 1, 1, 64, 16}, {5, 3, 3, 1, 6}};
   std::vector<ConvolutionCase> cases;
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+  for (const Dtype dtype : dtypes)
     for (const int kernel : {1, 3})
       for (const int stride : {1, 2})
         for (const auto& s : kShapes)
@@ -218,10 +218,13 @@ class ConvolutionOp : public ::testing::TestWithParam<ConvolutionCase> {
   const Floats x = rounded(numbers(run.x_size(), 1), dtype);
   const Floats w = rounded(numbers(run.w_size(), 2), dtype);
   const Floats dy = rounded(numbers(run.y_size(), 3), dtype);
-  // f32: a sum of a few hundred products. bf16: results are rounded once, 2^-9 each at most;
+  // f32: a sum of a few hundred products. bf16: results are rounded once, by 2^-8 each at most;
   // weight gradients stay in f32.
   const double tolerance = dtype == Dtype::f32 ? 1e-6 : 3e-3;
 };
+
+// A difference of results rounded to bf16 says little: f32 only.
+class ConvolutionGradient : public ConvolutionOp {};
 
 TEST_P(ConvolutionOp, IsTheDoubleLoop) {
   Doubles y(dy.size()), dx(x.size()), dw(w.size());
@@ -288,8 +291,7 @@ TEST_P(ConvolutionOp, MasksItsGradientAsTheBatchNormWould) {
   EXPECT_EQ(sums, expected_sums);
 }
 
-TEST_P(ConvolutionOp, GradientsAreFiniteDifferences) {
-  if (dtype != Dtype::f32) GTEST_SKIP() << "a difference of rounded results; see IsTheDoubleLoop";
+TEST_P(ConvolutionGradient, IsAFiniteDifference) {
   // Linear in x and in w: any step is exact but for rounding.
   expect_derivative([&](const Floats& at) { return dot(dy, run.forward(at, w)); }, x,
                     run.backward_data(dy, w), 0.5f, 2e-6, "data");
@@ -326,15 +328,18 @@ TEST_P(ConvolutionOp, WeightsSurviveEveryLayout) {
     for (std::size_t i = 0; i < w.size(); ++i) ASSERT_EQ(dense[i], w[i] + w[i]);
   }
 }
-INSTANTIATE_TEST_SUITE_P(, ConvolutionOp, ::testing::ValuesIn(convolution_cases()));
+INSTANTIATE_TEST_SUITE_P(, ConvolutionOp,
+                         ::testing::ValuesIn(convolution_cases({Dtype::f32, Dtype::bf16})));
+INSTANTIATE_TEST_SUITE_P(, ConvolutionGradient,
+                         ::testing::ValuesIn(convolution_cases({Dtype::f32})));
 
 // ---- a sample's forward bits do not depend on the part it is computed in
 
 constexpr std::int64_t kParts[] = {2, 3, 5, 7, 10};
 
-class PartIndependence : public ::testing::TestWithParam<ConvolutionCase> {};
+class ConvolutionParts : public ::testing::TestWithParam<ConvolutionCase> {};
 
-TEST_P(PartIndependence, OfConvolution) {
+TEST_P(ConvolutionParts, LeaveASamplesBitsAlone) {
   const ConvolutionRunner one(with_images(GetParam().d, 1));
   const Floats w = numbers(one.w_size(), 2);
   const auto image_bytes = static_cast<std::size_t>(one.y_size()) * size_of(one.d.dtype);
@@ -380,9 +385,9 @@ std::vector<ConvolutionCase> part_cases() {
                                {{0, 7, 9, 17, 33, 3, 1, dtype}}});
   return cases;
 }
-INSTANTIATE_TEST_SUITE_P(, PartIndependence, ::testing::ValuesIn(part_cases()));
+INSTANTIATE_TEST_SUITE_P(, ConvolutionParts, ::testing::ValuesIn(part_cases()));
 
-TEST(PartIndependence, OfTheHead) {
+TEST(HeadParts, LeaveASamplesBitsAlone) {
   constexpr std::int64_t kPixels = 8, kChannels = 128, kClasses = 10;
   const Floats w = numbers(kClasses * kChannels, 2), b = numbers(kClasses, 3);
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
@@ -472,6 +477,8 @@ class BatchNormReluOp : public ::testing::TestWithParam<BatchNormCase> {
   const Floats dy = rounded(numbers(size, 4), d.dtype);
 };
 
+class BatchNormReluGradient : public BatchNormReluOp {};
+
 TEST_P(BatchNormReluOp, IsTheFormula) {
   const auto channels = static_cast<std::size_t>(d.channels);
   const double count = static_cast<double>(d.images * d.pixels());
@@ -514,8 +521,7 @@ TEST_P(BatchNormReluOp, IsTheFormula) {
   EXPECT_EQ(added.dbeta, b.dbeta);
 }
 
-TEST_P(BatchNormReluOp, GradientsAreFiniteDifferences) {
-  if (d.dtype != Dtype::f32) GTEST_SKIP() << "a difference of rounded results; see IsTheFormula";
+TEST_P(BatchNormReluGradient, IsAFiniteDifference) {
   const Backward b = backward(forward(x, gamma, beta), nullptr);
   expect_derivative([&](const Floats& at) { return dot(dy, forward(at, gamma, beta).y); }, x, b.dx,
                     0x1p-5f, 1e-5, "x");
@@ -535,14 +541,16 @@ TEST_P(BatchNormReluOp, EvaluationUsesTheRunningVariance) {
     EXPECT_NEAR(inverse[c], expected, 1e-6 * expected);
   }
 }
-INSTANTIATE_TEST_SUITE_P(, BatchNormReluOp,
-                         ::testing::Values(BatchNormCase{{4, 6, 6, 16, Dtype::f32}},
-                                           BatchNormCase{{3, 7, 5, 33, Dtype::f32}},
-                                           BatchNormCase{{2, 9, 9, 5, Dtype::f32}},
-                                           BatchNormCase{{5, 4, 4, 112, Dtype::f32}},
-                                           BatchNormCase{{4, 6, 6, 16, Dtype::bf16}},
-                                           BatchNormCase{{3, 7, 5, 33, Dtype::bf16}},
-                                           BatchNormCase{{5, 4, 4, 112, Dtype::bf16}}));
+std::vector<BatchNormCase> batch_norm_cases(Dtype dtype) {
+  return {{{4, 6, 6, 16, dtype}},
+          {{3, 7, 5, 33, dtype}},
+          {{2, 9, 9, 5, dtype}},
+          {{5, 4, 4, 112, dtype}}};
+}
+INSTANTIATE_TEST_SUITE_P(F32, BatchNormReluOp, ::testing::ValuesIn(batch_norm_cases(Dtype::f32)));
+INSTANTIATE_TEST_SUITE_P(Bf16, BatchNormReluOp, ::testing::ValuesIn(batch_norm_cases(Dtype::bf16)));
+INSTANTIATE_TEST_SUITE_P(, BatchNormReluGradient,
+                         ::testing::ValuesIn(batch_norm_cases(Dtype::f32)));
 
 // ---- the head
 
@@ -654,7 +662,7 @@ TEST(SoftmaxCrossEntropyOp, AddsToItsSumsAndSurvivesLargeLogits) {
 
 // ---- flat ops
 
-TEST(SgdOp, IsTheFormula) {
+TEST(FlatOps, SgdIsTheFormula) {
   constexpr std::int64_t kCount = 40000;  // more than one piece
   for (const bool nesterov : {true, false}) {
     const SgdStep step{0.1f, 0.9f, 5e-4f, nesterov};
@@ -674,7 +682,7 @@ TEST(SgdOp, IsTheFormula) {
   }
 }
 
-TEST(TensorOpsOp, ImagesToTensor) {
+TEST(FlatOps, ImagesToTensor) {
   const std::array<float, 3> mean{0.5f, 0.4f, 0.3f}, deviation{0.2f, 0.25f, 0.3f};
   std::vector<std::uint8_t> bytes(3 * 20000);
   for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -686,13 +694,13 @@ TEST(TensorOpsOp, ImagesToTensor) {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       const double expected = (bytes[i] / 255.0 - mean[i % 3]) / deviation[i % 3];
       ASSERT_NEAR(values[i], expected,
-                  dtype == Dtype::f32 ? 1e-6 : 0x1p-9 * std::abs(expected) + 1e-6)
+                  dtype == Dtype::f32 ? 1e-6 : 0x1p-8 * std::abs(expected) + 1e-6)
           << i;
     }
   }
 }
 
-TEST(TensorOpsOp, AddAndAllFinite) {
+TEST(FlatOps, AddAndAllFinite) {
   TensorOps& ops = backend()->tensor_ops();
   constexpr std::int64_t kCount = 40005;
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {

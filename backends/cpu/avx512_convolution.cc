@@ -1,18 +1,19 @@
-// Both kernels keep a tile of sums in registers, feed it with broadcasts of one operand times
-// vectors of the other, and leave out the taps that fall outside the image instead of padding:
-// a tile knows at compile time which of its pixels (or taps) a border takes away. That is also
-// less work: 8 of 9 taps of the border pixels at 16x16, 4 % of all products at 32x32, 16 % at 8x8.
+// Both kernels keep a tile of sums in registers and feed it with broadcasts of one operand times
+// vectors of the other. Taps that fall outside the image are left out instead of padded: a tile
+// knows at compile time which of its pixels (or taps) a border takes away. That also saves 4 % of
+// all products at 32x32, 8 % at 16x16 and 16 % at 8x8.
 //
 // Forward: a tile is 8 pixels of a row x 32 output channels, 16 sums. Each input channel of a tap
 // costs 2 loads of weights and 8 broadcasts for 16 FMAs; two loads and two FMAs start every cycle.
-// Nine taps of 16 input channels (18 KB of weights) are applied at a time, so that weights and
-// three rows of pixels stay in L1; the sums pass through y, once per 16 input channels.
+// Nine taps of 16 input channels (18 KB of weights) are applied at a time, so that they and three
+// rows of pixels stay in L1; the sums are added to y once per 16 input channels.
 //
 // Weight gradient: a tile is 8 output channels x 3 taps of a kernel row x 16 input channels, 24
 // sums. Each pixel costs 8 broadcasts of dy and 3 loads of x for 24 FMAs.
 //
-// Rows of all images are numbered through; work proceeds in strips of rows of about kStripPixels,
-// which stay in L2 while all their products are taken. Strips are added in order.
+// Rows of all images are numbered through; work proceeds in strips of rows, about kStripPixels,
+// which stay in L2 while all their products are taken. The sums of a strip start at zero and are
+// then added to dw, strip after strip: a fixed order, and less rounding than one long sum.
 #include "backends/cpu/avx512_convolution.h"
 
 #include <algorithm>
@@ -144,31 +145,43 @@ void forward_block(const Avx512Shape& s, const Strip& strip, Int ci, Int co, con
 // ---- weight gradient ----------------------------------------------------------------------------
 
 constexpr int kTileOutputs = 8;
-constexpr int kBlockTiles = 3 * kBlock / kTileOutputs;
+constexpr int kBlockTiles = 3 * kBlock / kTileOutputs;  // of 16 input channels of a group
 // Columns unrolled at a time. Rows of 8, 16 and 32 have 6, 14 and 30 inner columns; a loop over
 // them one by one ends in a mispredicted branch for every row, a quarter of the time at 8x8.
 constexpr int kColumns = 6;
 
-/// 16 input channels of x, 16 output channels of dy and their 9 x 16 x 16 sums in dw.
-struct GradientBlock {
+/// All input channels, 16 output channels: where theirs begin in dy and dw.
+struct GradientGroup {
   const float *x, *dy;
   float* dw;
 };
 
-/// Fetches the next strip's part of a block little by little into L2: a block uses 64 bytes of
-/// every pixel, a pattern that the CPU's own prefetchers are slow to follow.
-struct Prefetch {
-  const float *x, *dy;
-  Int pixels;
+/// Fetches the next strip of a group little by little into L2; left to the CPU, a strip would be
+/// waited for in its first tile.
+class Prefetch {
+ public:
+  /// x, dy: where the next strip begins; it has `pixels`.
+  Prefetch(const Avx512Shape& s, const float* x, const float* dy, Int pixels)
+      : x_(x), dy_(dy), lines_(s.ci / kBlock), co_(s.co), pixels_(pixels) {}
 
-  void advance(const Avx512Shape& s, Int count) {
-    for (count = std::min(count, pixels), pixels -= count; count > 0; --count) {
-      __builtin_prefetch(x, 0, 2);
-      __builtin_prefetch(dy, 0, 2);
-      x += s.ci;
-      dy += s.co;
+  /// One row's share: called for every row of every tile, it keeps ahead of the strip.
+  void advance(Int w) {
+    for (Int count = (w + kBlockTiles - 1) / kBlockTiles; count > 0 && pixels_ > 0; --count) {
+      __builtin_prefetch(x_, 0, 2);
+      x_ += kBlock;
+      if (++line_ < lines_) continue;
+      __builtin_prefetch(dy_, 0, 2);
+      dy_ += co_;
+      line_ = 0;
+      --pixels_;
     }
   }
+
+ private:
+  const float *x_, *dy_;
+  Int lines_, co_;  // of 16 channels of x, a pixel
+  Int pixels_;
+  Int line_ = 0;
 };
 
 /// sum[o][kw] += dy[o] * x[kw - 1][0..15], for the taps [kFirst, kLast). x, dy: the output's pixel.
@@ -201,33 +214,36 @@ MEMFLOOR_AVX512_INLINE void add_row(const Avx512Shape& s, const float* x, const 
   add_pixel<0, 2>(x + s.ci, s.ci, dy + s.co, sum);
 }
 
-/// Output channels [o, o + 8) and taps (kh, *) of a block over one strip.
+/// Input channels [ci, ci + 16), taps (kh, *), output channels [o, o + 8) of a group, one strip.
 MEMFLOOR_AVX512_TARGET void gradient_tile(const Avx512Shape& s, const Strip& strip,
-                                          const GradientBlock& block, int kh, int o,
+                                          const GradientGroup& group, Int ci, int kh, int o,
                                           Prefetch& next) {
   __m512 sum[kTileOutputs][3] = {};
   for (Int row = strip.first; row < strip.first + strip.rows; ++row) {
-    next.advance(s, (s.w + kBlockTiles - 1) / kBlockTiles);
+    next.advance(s.w);
     const Int source = row % s.h + kh - 1;
     if (source < 0 || source >= s.h) continue;
-    add_row(s, block.x + (row + kh - 1) * s.w * s.ci, block.dy + row * s.w * s.co + o, sum);
+    add_row(s, group.x + (row + kh - 1) * s.w * s.ci + ci, group.dy + row * s.w * s.co + o, sum);
   }
+  float* dw = group.dw + (o * kTaps + 3 * kh) * s.ci + ci;
 #pragma GCC unroll 8
   for (int i = 0; i < kTileOutputs; ++i)
 #pragma GCC unroll 3
-    for (int kw = 0; kw < 3; ++kw)
-      put(block.dw + ((o + i) * kTaps + 3 * kh + kw) * s.ci, sum[i][kw], strip.first > 0);
+    for (int kw = 0; kw < 3; ++kw) put(dw + (i * kTaps + kw) * s.ci, sum[i][kw], strip.first > 0);
 }
 
-void gradient_block(const Avx512Shape& s, Int rows, const GradientBlock& block) {
+/// A group over the whole batch.
+void gradient_group(const Avx512Shape& s, Int rows, const GradientGroup& group) {
   const Int step = strip_rows(s);
   for (Int row = 0; row < rows; row += step) {
     const Strip strip{row, std::min(step, rows - row)};
     const Int end = row + strip.rows;
-    Prefetch next{block.x + end * s.w * s.ci, block.dy + end * s.w * s.co,
-                  std::min(step, rows - end) * s.w};
-    for (int kh = 0; kh < 3; ++kh)
-      for (int o = 0; o < kBlock; o += kTileOutputs) gradient_tile(s, strip, block, kh, o, next);
+    Prefetch next(s, group.x + end * s.w * s.ci, group.dy + end * s.w * s.co,
+                  std::min(step, rows - end) * s.w);
+    for (Int ci = 0; ci < s.ci; ci += kBlock)
+      for (int kh = 0; kh < 3; ++kh)
+        for (int o = 0; o < kBlock; o += kTileOutputs)
+          gradient_tile(s, strip, group, ci, kh, o, next);
   }
 }
 
@@ -252,9 +268,10 @@ WeightLayout avx512_backward_data_layout(Int ci, Int co) {
 #if defined(__x86_64__)
 
 bool avx512_available() {
-  static const bool available =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  static const bool available = __builtin_cpu_supports("avx512f") &&
+                                __builtin_cpu_supports("avx512bw") &&
+                                __builtin_cpu_supports("avx512dq") &&
+                                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
   return available;
 }
 
@@ -275,10 +292,10 @@ void avx512_convolution(const Avx512Shape& s, Int images, const float* x, const 
 void avx512_weight_gradient(const Avx512Shape& s, Int images, const float* x, const float* dy,
                             float* dw, ThreadPool& pool) {
   check(s);
-  const Int ci_blocks = s.ci / kBlock;
-  pool.parallel_for(s.co / kBlock * ci_blocks, [&](Int block, int) {
-    const Int co = block / ci_blocks * kBlock, ci = block % ci_blocks * kBlock;
-    gradient_block(s, images * s.h, {x + ci, dy + co, dw + co * kTaps * s.ci + ci});
+  // Slices of whole channels need no partial sums, but are only co / 16.
+  pool.parallel_for(s.co / kBlock, [&](Int index, int) {
+    const Int co = index * kBlock;
+    gradient_group(s, images * s.h, {x, dy + co, dw + co * kTaps * s.ci});
   });
 }
 

@@ -2,7 +2,6 @@
 // images, and finishes every slice (residual, statistics, accumulation) while it is in the cache.
 #include <algorithm>
 
-#include "backends/cpu/amx_weight_gradient.h"
 #include "backends/cpu/channel_statistics.h"
 #include "backends/cpu/convert.h"
 #include "backends/cpu/convolution_kernels.h"
@@ -86,12 +85,14 @@ class CpuConvolution final : public Convolution {
   std::unique_ptr<SliceKernel> pick_slice(SlicePass pass) const {
     ConvolutionDescriptor slice = d_;
     slice.images = slice_;
+    if (auto kernel = make_avx512_slice(slice, pass)) return kernel;
     if (auto kernel = make_onednn_slice(slice, pass, pool_.threads())) return kernel;
     return make_widened_slice(slice, pass, pool_.threads());
   }
 
   std::unique_ptr<WeightGradientKernel> pick_weight_gradient() const {
     if (auto kernel = make_amx_weight_gradient(d_, pool_)) return kernel;
+    if (auto kernel = make_avx512_weight_gradient(d_, pool_)) return kernel;
     if (auto kernel = make_onednn_weight_gradient(d_, pool_)) return kernel;
     return make_widened_weight_gradient(d_, pool_);
   }
@@ -114,37 +115,7 @@ class CpuConvolution final : public Convolution {
   std::unique_ptr<WeightGradientKernel> backward_weights_;
 };
 
-class AmxWeightGradient final : public WeightGradientKernel {
- public:
-  AmxWeightGradient(const ConvolutionDescriptor& d, ThreadPool& pool)
-      : shape_{static_cast<int>(d.images),
-               static_cast<int>(d.height),
-               static_cast<int>(d.width),
-               static_cast<int>(d.channels_in),
-               static_cast<int>(d.channels_out),
-               d.kernel,
-               d.stride},
-        pool_(pool) {
-    gradient = WeightLayout::ohwi(d.channels_out, d.kernel * d.kernel, d.channels_in, Dtype::f32);
-    scratch_bytes = amx_weight_gradient_scratch_bytes(shape_, pool.threads());
-  }
-  void run(const void* x, const void* dy, float* dw, void* scratch) const override {
-    amx_weight_gradient(shape_, static_cast<const Bf16*>(x), static_cast<const Bf16*>(dy), dw,
-                        scratch, pool_);
-  }
-
- private:
-  WeightGradientShape shape_;
-  ThreadPool& pool_;
-};
-
 }  // namespace
-
-std::unique_ptr<WeightGradientKernel> make_amx_weight_gradient(const ConvolutionDescriptor& whole,
-                                                               ThreadPool& pool) {
-  if (whole.dtype != Dtype::bf16 || !amx_available()) return nullptr;
-  return std::make_unique<AmxWeightGradient>(whole, pool);
-}
 
 std::unique_ptr<Convolution> make_convolution(const ConvolutionDescriptor& descriptor,
                                               ThreadPool& pool) {
