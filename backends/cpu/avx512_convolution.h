@@ -14,7 +14,8 @@ struct Avx512Shape {
   std::int64_t h, w, ci, co;
 };
 
-/// Whether this CPU and its kernel have AVX-512 F, BW, DQ, VL (asked once); false off x86-64.
+/// Whether this CPU has AVX-512 F, BW, DQ, VL and FMA, and its operating system saves their
+/// registers (asked once). Always false off x86-64.
 bool avx512_available();
 
 /// Whether the functions below take a convolution: channels in sixteens, kernel 3, stride 1.
@@ -27,11 +28,11 @@ WeightLayout avx512_forward_layout(std::int64_t ci, std::int64_t co);
 /// ci and co are those of the forward convolution.
 WeightLayout avx512_backward_data_layout(std::int64_t ci, std::int64_t co);
 
-/// y[n][oy][ox][o] = sum over kh, kw, i of x[n][oy + kh - 1][ox + kw - 1][i] * weight(o, kh, kw,
-/// i). x: (images, H, W, Ci), y: (images, H, W, Co), overwritten; dense, and apart. `packed`
-/// follows a layout above; 64-byte alignment of all three is faster. Runs on the calling thread; an
-/// image's
-///// bits do not depend on the other images. Throws Error without avx512_available() and support.
+/// y[n][oy][ox][o] = sum over kh, kw, i of x[n][oy + kh - 1][ox + kw - 1][i] * w[o][kh][kw][i].
+/// x: (images, H, W, Ci), y: (images, H, W, Co), overwritten; dense, and apart. `packed` is w in a
+/// layout above. All three are faster on 64-byte boundaries. Runs on the calling thread; the bits
+/// of an image do not depend on the other images. Throws Error where avx512_available() is false
+/// or avx512_convolution_supports() is.
 void avx512_convolution(const Avx512Shape& shape, std::int64_t images, const float* x,
                         const float* packed, float* y);
 
