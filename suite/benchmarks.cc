@@ -74,6 +74,20 @@ struct NormShape {
 };
 constexpr NormShape kNormShapes[] = {{32, 16, 1}, {32, 32, 8}, {16, 64, 8}, {8, 128, 8}};
 
+// Times every iteration of an op that a step runs `times` times; mean seconds.
+double time_op(benchmark::State& state, const std::function<void()>& op, int times) {
+  op();
+  double seconds = 0;
+  for (auto _ : state) {
+    const double once = seconds_of(op);
+    seconds += once;
+    state.SetIterationTime(once);
+  }
+  seconds /= static_cast<double>(state.iterations());
+  state.counters["ms_in_a_step"] = 1e3 * seconds * times;
+  return seconds;
+}
+
 Tensor zeros(Ledger& ledger, TensorOps& ops, std::int64_t elements, Dtype dtype) {
   Tensor tensor(ledger, {elements}, dtype, Category::workspace, "operand");
   ops.zero(tensor.raw(), tensor.bytes());
@@ -115,16 +129,8 @@ void convolution_case(benchmark::State& state, const RunSpec& spec, const LayerS
     else
       op.backward_weights(x.raw(), y.raw(), dw.data<float>(), scratch.data());
   };
-  run();
-  double seconds = 0;
-  for (auto _ : state) {
-    const double once = seconds_of(run);
-    seconds += once;
-    state.SetIterationTime(once);
-  }
-  const auto iterations = static_cast<double>(state.iterations());
-  state.counters["GFLOP/s"] = 2e-9 * static_cast<double>(plan.multiply_adds) * iterations / seconds;
-  state.counters["ms_in_a_step"] = 1e3 * seconds / iterations * s.times;
+  const double seconds = time_op(state, run, s.times);
+  state.counters["GFLOP/s"] = 2e-9 * static_cast<double>(plan.multiply_adds) / seconds;
   state.counters["scratch_bytes"] = static_cast<double>(scratches[direction]);
 }
 
@@ -149,15 +155,7 @@ void norm_case(benchmark::State& state, const RunSpec& spec, const NormShape& s,
       op.backward(x.raw(), dy.raw(), c, c + s.channels, c + 2 * s.channels, sums.data<float>(),
                   dy.raw(), false, c + 4 * s.channels, c + 5 * s.channels, scratch.data());
   };
-  run();
-  double seconds = 0;
-  for (auto _ : state) {
-    const double once = seconds_of(run);
-    seconds += once;
-    state.SetIterationTime(once);
-  }
-  const auto iterations = static_cast<double>(state.iterations());
-  state.counters["ms_in_a_step"] = 1e3 * seconds / iterations * s.times;
+  time_op(state, run, s.times);
 }
 
 std::vector<Case> cases(const RunSpec& base) {

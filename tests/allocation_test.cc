@@ -24,16 +24,16 @@ namespace {
 std::atomic<bool> watching{false};
 std::atomic<std::size_t> largest_request{0};
 
-void note(std::size_t bytes) noexcept {
+}  // namespace
+
+#if MEMFLOOR_WATCHES_ALLOCATIONS
+
+static void note(std::size_t bytes) noexcept {
   if (!watching.load(std::memory_order_relaxed)) return;
   std::size_t largest = largest_request.load(std::memory_order_relaxed);
   while (bytes > largest && !largest_request.compare_exchange_weak(largest, bytes)) {
   }
 }
-
-}  // namespace
-
-#if MEMFLOOR_WATCHES_ALLOCATIONS
 
 // glibc's own entry points; operator new and every library come here through the symbols below.
 extern "C" {

@@ -1,6 +1,7 @@
 """Small trainings of the real binary: what they write, how they repeat, stop, die and go on."""
 
 import json
+import os
 import random
 import re
 import signal
@@ -227,6 +228,24 @@ class StoppedRuns(TrainingTest):
         self.assertRegex(err, r"(?m)^warning: no snapshot after update 2: .*File too large")
         self.assertIn("could not be written", err.splitlines()[-1])
         self.assertEqual(self.names(), {"losses.jsonl"})
+
+
+
+class OtherProcessors(TrainingTest):
+    """BF16 trains on processors without its instructions too: the same losses to its rounding."""
+
+    def losses(self, **environment):
+        out = self.folder / "l.jsonl"
+        self.run_well("train", *SMALL, "--precision", "bf16_mixed", "--learning-rate", "0.02",
+                      "--max-steps", "4", "--log-loss", out, env={**os.environ, **environment})
+        return [strict_json(line)["loss"] for line in out.read_text().splitlines()]
+
+    def test_without_bf16_instructions(self):
+        native = self.losses()
+        for isa in ["AVX512_CORE", "AVX2"]:
+            other = self.losses(ONEDNN_MAX_CPU_ISA=isa, MEMFLOOR_NO_AMX="1")
+            for a, b in zip(native, other, strict=True):
+                self.assertAlmostEqual(a, b, delta=0.02)
 
 
 if __name__ == "__main__":

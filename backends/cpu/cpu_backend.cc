@@ -4,6 +4,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "backends/cpu/amx_weight_gradient.h"
+#include "backends/cpu/avx512_convolution.h"
 #include "backends/cpu/onednn.h"
 #include "core/error.h"
 
@@ -33,6 +35,12 @@ std::string instruction_set() {
     default:
       return "isa_" + std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
   }
+}
+
+// Which of our own convolution kernels this CPU runs.
+std::string own_kernels() {
+  if (amx_available()) return "amx,avx512";
+  return avx512_available() ? "avx512" : "none";
 }
 
 // Looks an op up by its descriptor, makes it at first use.
@@ -71,6 +79,7 @@ class CpuBackend final : public Backend {
     return {{"device", "cpu"},
             {"instruction_set", instruction_set()},
             {"onednn", memfloor::concat(version->major, ".", version->minor, ".", version->patch)},
+            {"own_kernels", own_kernels()},
             {"threads", pool_.threads()}};
   }
 

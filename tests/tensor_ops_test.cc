@@ -1,0 +1,67 @@
+// Flat ops against their formulas in double.
+#include "tests/op_testing.h"
+
+namespace memfloor::testing {
+namespace {
+
+TEST(FlatOps, SgdIsTheFormula) {
+  constexpr std::int64_t kCount = 40000;  // more than one piece
+  for (const bool nesterov : {true, false}) {
+    const SgdStep step{0.1f, 0.9f, 5e-4f, nesterov};
+    Floats w = numbers(kCount, 1), m = numbers(kCount, 2);
+    const Floats g = numbers(kCount, 3);
+    Doubles expected_w(w.begin(), w.end()), expected_m(m.begin(), m.end());
+    for (int update = 0; update < 3; ++update) {
+      backend()->tensor_ops().sgd(step, kCount, w.data(), g.data(), m.data());
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        const double gradient = g[i] + 5e-4 * expected_w[i];
+        expected_m[i] = 0.9 * expected_m[i] + gradient;
+        expected_w[i] -= 0.1 * (nesterov ? gradient + 0.9 * expected_m[i] : expected_m[i]);
+      }
+    }
+    EXPECT_LE(distance(w, expected_w), 3e-7);
+    EXPECT_LE(distance(m, expected_m), 3e-7);
+  }
+}
+
+TEST(FlatOps, ImagesToTensor) {
+  const std::array<float, 3> mean{0.5f, 0.4f, 0.3f}, deviation{0.2f, 0.25f, 0.3f};
+  std::vector<std::uint8_t> bytes(3 * 20000);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::uint8_t>(mix(static_cast<std::uint32_t>(i)));
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    Buffer y(static_cast<std::int64_t>(bytes.size() * size_of(dtype)));
+    backend()->tensor_ops().images_to_tensor(bytes.data(), 20000, mean, deviation, dtype, y.data());
+    const Floats values = y.read(dtype);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const double expected = (bytes[i] / 255.0 - mean[i % 3]) / deviation[i % 3];
+      ASSERT_NEAR(values[i], expected,
+                  dtype == Dtype::f32 ? 1e-6 : 0x1p-8 * std::abs(expected) + 1e-6)
+          << i;
+    }
+  }
+}
+
+TEST(FlatOps, AddAndAllFinite) {
+  TensorOps& ops = backend()->tensor_ops();
+  constexpr std::int64_t kCount = 40005;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    const Floats x = rounded(numbers(kCount, 1), dtype), y = rounded(numbers(kCount, 2), dtype);
+    Floats expected;
+    for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(x[i] + y[i]);
+    const Buffer from(x, dtype), to(y, dtype);
+    ops.add(from.data(), to.data(), kCount, dtype);
+    EXPECT_EQ(to.read(dtype), rounded(expected, dtype));
+
+    EXPECT_TRUE(ops.all_finite(to.data(), kCount, dtype));
+    for (const std::size_t at : {std::size_t{0}, std::size_t{20000}, x.size() - 1})
+      for (const float bad : {INFINITY, -INFINITY, NAN}) {
+        Floats values = x;
+        values[at] = bad;
+        EXPECT_FALSE(ops.all_finite(Buffer(values, dtype).data(), kCount, dtype));
+      }
+  }
+}
+
+}  // namespace
+}  // namespace memfloor::testing
