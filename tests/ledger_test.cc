@@ -390,7 +390,7 @@ TEST(PlanLayout, RefusesLogsThatAreNoPlan) {
                   const Block block = ledger.allocate(bytes, Category::transient, "block");
                 }
               }),
-              HasSubstr("two phases named 'train' allocate differently"));
+              HasSubstr("two phases named 'train' allocate or free differently"));
 
   EXPECT_THAT(fault([&](Ledger& ledger) {
                 { const Ledger::Phase phase(ledger, "train", record); }
