@@ -57,17 +57,32 @@ class CpuTensorOps final : public TensorOps {
       with_dtype(layout.dtype, [&](auto out) {
         using From = decltype(in);
         using To = decltype(out);
+        const auto outputs = static_cast<std::int64_t>(layout.output.size());
         const auto taps = static_cast<std::int64_t>(layout.tap.size());
         const auto inputs = static_cast<std::int64_t>(layout.input.size());
-        pool_.parallel_for(
-            static_cast<std::int64_t>(layout.output.size()), [&](std::int64_t o, int) {
-              const From* weight = static_cast<const From*>(dense) + o * taps * inputs;
-              for (std::int64_t t = 0; t < taps; ++t) {
-                To* to = static_cast<To*>(packed) + layout.output[o] + layout.tap[t];
-                for (std::int64_t i = 0; i < inputs; ++i)
-                  to[layout.input[i]] = To(static_cast<float>(*weight++));
-              }
-            });
+        // Layouts interleave up to 16 outputs in a cache line: they go to one thread, and whichever
+        // of outputs and inputs lies closer together in the layout goes innermost.
+        constexpr std::int64_t kBlock = 16;
+        const auto step = [](const std::vector<std::int64_t>& table) {
+          return table.size() > 1 ? std::abs(table[1] - table[0]) : INT64_MAX;
+        };
+        const bool outputs_inside = step(layout.output) < step(layout.input);
+        pool_.parallel_for(ceil_div(outputs, kBlock), [&](std::int64_t block, int) {
+          const std::int64_t first = block * kBlock, last = std::min(outputs, first + kBlock);
+          const auto put = [&](std::int64_t o, std::int64_t t, std::int64_t i) {
+            static_cast<To*>(packed)[layout.offset(o, t, i)] = To(
+                static_cast<float>(static_cast<const From*>(dense)[(o * taps + t) * inputs + i]));
+          };
+          if (outputs_inside) {
+            for (std::int64_t t = 0; t < taps; ++t)
+              for (std::int64_t i = 0; i < inputs; ++i)
+                for (std::int64_t o = first; o < last; ++o) put(o, t, i);
+          } else {
+            for (std::int64_t o = first; o < last; ++o)
+              for (std::int64_t t = 0; t < taps; ++t)
+                for (std::int64_t i = 0; i < inputs; ++i) put(o, t, i);
+          }
+        });
       });
     });
   }
