@@ -9,11 +9,27 @@
 
 namespace memfloor {
 
-/// One update of SGD with momentum as PyTorch has it; L2 weight decay is coupled (added to the
-/// gradient): g += decay w; m = momentum m + g; w -= rate (g + momentum m) with Nesterov, else rate
-/// m.
-struct SgdStep {
+/// What every optimizer step is given, whatever its formula.
+struct UpdateStep {
   float learning_rate = 0;
+  float gradient_scale = 1;  // the stored gradient is the true one times this (the loss scale)
+};
+
+/// The flat arrays of one update, all of `elements` elements.
+struct UpdateArrays {
+  static constexpr int kMaxStates = 2;
+
+  std::int64_t elements = 0;
+  Dtype weight_dtype = Dtype::f32, gradient_dtype = Dtype::f32, state_dtype = Dtype::f32;
+  void* weights = nullptr;
+  float* master = nullptr;  // if not null: the weights that move; `weights` is their rounded copy
+  const void* gradient = nullptr;
+  std::array<void*, kMaxStates> state{};
+};
+
+/// SGD with momentum as PyTorch has it; L2 weight decay is coupled (added to the gradient):
+/// g += decay w; m = momentum m + g; w -= rate (g + momentum m) with Nesterov, else rate m.
+struct SgdRule {
   float momentum = 0;
   float weight_decay = 0;
   bool nesterov = false;
@@ -45,8 +61,8 @@ class TensorOps {
   virtual void unpack_gradient(const float* dw, const WeightLayout& layout, void* gradient,
                                Dtype to, bool accumulate) = 0;
 
-  virtual void sgd(const SgdStep& step, std::int64_t elements, float* weights,
-                   const float* gradient, float* momentum) = 0;
+  /// state[0] is the momentum. The arithmetic is FP32 whatever the arrays' formats are.
+  virtual void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) = 0;
 
   /// Interleaved RGB bytes to (value / 255 - mean) / deviation, channel by channel.
   virtual void images_to_tensor(const std::uint8_t* bytes, std::int64_t pixels,

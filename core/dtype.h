@@ -58,6 +58,10 @@ inline constexpr Dtype dtype_of<F16> = Dtype::f16;
 template <>
 inline constexpr Dtype dtype_of<Bf16> = Dtype::bf16;
 
+/// Whole arrays in host memory.
+void to_f32(const void* from, Dtype dtype, float* to, std::int64_t elements);
+void from_f32(const float* from, Dtype dtype, void* to, std::int64_t elements);
+
 /// Calls `body` with a value-initialised element of the type that `dtype` names.
 template <class Body>
 decltype(auto) with_dtype(Dtype dtype, Body&& body) {

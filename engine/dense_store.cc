@@ -1,100 +1,100 @@
 #include "engine/dense_store.h"
 
-#include <cmath>
+#include <array>
 
 namespace memfloor {
 namespace {
 
 class DenseStore final : public ParameterStore {
  public:
-  void allocate(Ledger& ledger, TensorOps& ops, int optimizer_states) override {
+  void allocate(Ledger& ledger, TensorOps& ops, const PrecisionPolicy& precision,
+                int optimizer_states) override {
     ops_ = &ops;
-    std::int64_t total = 0;
+    std::int64_t sensitive = 0, others = 0;
     for (const ParameterSpec& spec : specs_) {
-      offsets_.push_back(total);
-      total += spec.elements();
+      std::int64_t& end = spec.sensitive ? sensitive : others;
+      places_.push_back({spec.sensitive ? &sensitive_ : &others_, end});
+      end += spec.elements();
     }
-    weights_ = Tensor(ledger, {total}, Dtype::f32, Category::weight, "weights");
-    gradients_ = Tensor(ledger, {total}, Dtype::f32, Category::gradient, "gradients");
-    for (int s = 0; s < optimizer_states; ++s)
-      states_.emplace_back(ledger, Shape{total}, Dtype::f32, Category::optimizer_state,
-                           "optimizer state");
+    others_.allocate(ledger, ops, others, precision, optimizer_states, "");
+    sensitive_.allocate(ledger, ops, sensitive, PrecisionPolicy{}, optimizer_states, "sensitive");
     fresh_.assign(specs_.size(), true);
   }
 
   void initialize(std::uint32_t seed) override {
-    ops_->upload(weights_.raw(), weights_.bytes(), [&](void* host) {
-      float* to = static_cast<float*>(host);
-      for (std::size_t h = 0; h < specs_.size(); ++h)
+    for (std::size_t h = 0; h < specs_.size(); ++h)
+      places_[h].slab->write_weights(places_[h].offset, specs_[h].elements(), [&](float* to) {
         for (std::int64_t i = 0; i < specs_[h].elements(); ++i)
-          *to++ = initial_value(specs_[h], static_cast<Handle>(h), i, seed);
-    });
-    for (Tensor& state : states_) ops_->zero(state.raw(), state.bytes());
+          to[i] = initial_value(specs_[h], static_cast<Handle>(h), i, seed);
+      });
+    for (ParameterSlab* slab : slabs_) slab->zero_state();
   }
 
-  const float* values(Handle h) const override { return at(weights_, h); }
+  const float* values(Handle h) const override { return static_cast<const float*>(weights(h)); }
 
   void pack(Handle h, const WeightLayout& layout, void* packed) override {
-    ops_->pack_weights(at(weights_, h), Dtype::f32, layout, packed);
+    ops_->pack_weights(weights(h), places_[h].slab->formats().weight, layout, packed);
   }
 
   void begin_minibatch() override { fresh_.assign(specs_.size(), true); }
 
   void add_gradient(Handle h, const float* gradient, const WeightLayout& layout) override {
-    ops_->unpack_gradient(gradient, layout, at(gradients_, h), Dtype::f32, !fresh_[h]);
+    ops_->unpack_gradient(gradient, layout, gradients(h), places_[h].slab->formats().gradient,
+                          !fresh_[h]);
     fresh_[h] = false;
   }
 
   void add_gradient(Handle h, const float* gradient) override {
     if (fresh_[h])
-      ops_->copy(at(gradients_, h), gradient, specs_[h].elements() * 4);
+      ops_->copy(gradients(h), gradient, specs_[h].elements() * 4);
     else
-      ops_->add(gradient, at(gradients_, h), specs_[h].elements(), Dtype::f32);
+      ops_->add(gradient, gradients(h), specs_[h].elements(), Dtype::f32);
     fresh_[h] = false;
   }
 
   bool gradients_finite() override {
-    return ops_->all_finite(gradients_.raw(), gradients_.elements(), Dtype::f32);
+    return sensitive_.gradients_finite() && others_.gradients_finite();
   }
 
-  void update(const Optimizer& optimizer, float learning_rate) override {
+  void update(const Optimizer& optimizer, const UpdateStep& step) override {
     for (std::size_t h = 0; h < specs_.size(); ++h)
       MEMFLOOR_CHECK(!fresh_[h], "parameter '", specs_[h].name, "' got no gradient");
-    std::array<float*, Optimizer::kMaxStates> state{};
-    for (std::size_t s = 0; s < states_.size(); ++s) state[s] = states_[s].data<float>();
-    optimizer.update(*ops_, weights_.elements(), weights_.data<float>(), gradients_.data<float>(),
-                     state, learning_rate);
+    for (ParameterSlab* slab : slabs_) slab->update(optimizer, step);
   }
 
   void after_update(std::int64_t) override {}
 
   std::vector<StateTensor> state() override {
-    std::vector<StateTensor> tensors{{"weights", Dtype::f32, weights_.elements(), weights_.raw()}};
-    for (std::size_t s = 0; s < states_.size(); ++s)
-      tensors.push_back(
-          {concat("optimizer_state.", s), Dtype::f32, states_[s].elements(), states_[s].raw()});
+    std::vector<StateTensor> tensors;
+    for (ParameterSlab* slab : slabs_)
+      for (StateTensor& tensor : slab->state()) tensors.push_back(std::move(tensor));
     return tensors;
   }
 
   void read_dense(Handle h, float* to) const override {
-    ops_->download(to, at(weights_, h), specs_[h].elements() * 4);
+    places_[h].slab->read_weights(places_[h].offset, specs_[h].elements(), to);
   }
   void read_dense_gradient(Handle h, float* to) const override {
-    ops_->download(to, at(gradients_, h), specs_[h].elements() * 4);
+    places_[h].slab->read_gradients(places_[h].offset, specs_[h].elements(), to);
   }
   void write_dense(Handle h, const float* from) override {
-    ops_->upload(at(weights_, h), specs_[h].elements() * 4, [&](void* host) {
-      std::copy(from, from + specs_[h].elements(), static_cast<float*>(host));
+    places_[h].slab->write_weights(places_[h].offset, specs_[h].elements(), [&](float* to) {
+      std::copy(from, from + specs_[h].elements(), to);
     });
   }
 
  private:
-  float* at(const Tensor& slab, Handle h) const { return slab.data<float>() + offsets_[h]; }
+  struct Place {
+    ParameterSlab* slab;
+    std::int64_t offset;
+  };
+  void* weights(Handle h) const { return places_[h].slab->weights(places_[h].offset); }
+  void* gradients(Handle h) const { return places_[h].slab->gradients(places_[h].offset); }
 
   TensorOps* ops_ = nullptr;
-  std::vector<std::int64_t> offsets_;
-  Tensor weights_, gradients_;
-  std::vector<Tensor> states_;
+  ParameterSlab sensitive_, others_;
+  const std::array<ParameterSlab*, 2> slabs_{&others_, &sensitive_};
+  std::vector<Place> places_;
   std::vector<bool> fresh_;  // no gradient yet in this minibatch
 };
 

@@ -7,7 +7,8 @@
 
 namespace memfloor {
 
-/// FP32 weights, gradients and state, one slab each, parameters in the order they were added.
+/// Two slabs, for sensitive parameters and for the others; parameters lie in the order they were
+/// added.
 std::unique_ptr<ParameterStore> make_dense_store();
 
 }  // namespace memfloor

@@ -3,15 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "backends/backend.h"
 #include "core/philox.h"
-#include "core/tensor.h"
-#include "engine/optimizer.h"
-#include "engine/precision_policy.h"
+#include "engine/parameter_slab.h"
 
 namespace memfloor {
 
@@ -28,6 +25,7 @@ struct ParameterSpec {
   std::int64_t outputs = 0, taps = 1, inputs = 1;
   Initializer init;
   bool compressible = false;               // may be stored sparse
+  bool sensitive = false;                  // FP32 under every precision policy
   std::vector<std::int64_t> export_shape;  // OIHW, as PyTorch has it
 
   std::int64_t elements() const { return outputs * taps * inputs; }
@@ -46,13 +44,15 @@ class ParameterStore {
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   std::int64_t parameters() const;
 
-  /// Takes weights, gradients and `optimizer_states` state tensors from the ledger. Contents are
-  /// indeterminate until initialize() or import.
-  virtual void allocate(Ledger& ledger, TensorOps& ops, int optimizer_states) = 0;
+  /// Takes weights, gradients and `optimizer_states` state tensors from the ledger, in the formats
+  /// of `precision` (sensitive parameters in FP32). Contents are indeterminate until initialize()
+  /// or import.
+  virtual void allocate(Ledger& ledger, TensorOps& ops, const PrecisionPolicy& precision,
+                        int optimizer_states) = 0;
   /// Draws initial weights from `seed`; optimizer state becomes zero.
   virtual void initialize(std::uint32_t seed) = 0;
 
-  /// A vector or small matrix as stored, f32.
+  /// A sensitive parameter as stored.
   virtual const float* values(Handle handle) const = 0;
   /// A convolution's weights in the layout that a kernel asks for.
   virtual void pack(Handle handle, const WeightLayout& layout, void* packed) = 0;
@@ -60,22 +60,15 @@ class ParameterStore {
   /// Before a minibatch: the first gradients overwrite, later parts add.
   virtual void begin_minibatch() = 0;
   virtual void add_gradient(Handle handle, const float* gradient, const WeightLayout& layout) = 0;
-  /// In canonical order.
+  /// Of a sensitive parameter, in canonical order.
   virtual void add_gradient(Handle handle, const float* gradient) = 0;
   virtual bool gradients_finite() = 0;
 
-  virtual void update(const Optimizer& optimizer, float learning_rate) = 0;
+  virtual void update(const Optimizer& optimizer, const UpdateStep& step) = 0;
   /// Where the pattern of non-zeros moves; `step` counts updates.
   virtual void after_update(std::int64_t step) = 0;
 
-  /// Named flat tensors that a snapshot has to hold to continue exactly: weights, optimizer state,
-  /// pattern.
-  struct StateTensor {
-    std::string name;
-    Dtype dtype;
-    std::int64_t elements;
-    void* data;
-  };
+  /// Weights, optimizer state, pattern.
   virtual std::vector<StateTensor> state() = 0;
 
   /// The dense weight or gradient in canonical order, in host memory, for export, import and tests.

@@ -21,6 +21,7 @@ ConvolutionLayer::ConvolutionLayer(ParameterStore& store, std::string name_,
                       channels_in,
                       {Initializer::Kind::normal, deviation},
                       compressible,
+                      false,
                       {channels_out, channels_in, kernel, kernel}});
 }
 
@@ -116,10 +117,16 @@ Value ConvolutionLayer::operator()(Context& context, Value x, Options options) c
 BatchNormReluLayer::BatchNormReluLayer(ParameterStore& store, RunningStatistics& running_,
                                        std::string name_, std::int64_t channels_)
     : name(std::move(name_)), channels(channels_) {
-  gamma = store.add(
-      {name + ".weight", channels, 1, 1, {Initializer::Kind::constant, 1}, false, {channels}});
+  gamma = store.add({name + ".weight",
+                     channels,
+                     1,
+                     1,
+                     {Initializer::Kind::constant, 1},
+                     false,
+                     true,
+                     {channels}});
   beta = store.add(
-      {name + ".bias", channels, 1, 1, {Initializer::Kind::constant, 0}, false, {channels}});
+      {name + ".bias", channels, 1, 1, {Initializer::Kind::constant, 0}, false, true, {channels}});
   running = running_.add(name, channels);
 }
 
@@ -216,9 +223,10 @@ LinearLayer::LinearLayer(ParameterStore& store, std::string name_, std::int64_t 
                       inputs,
                       {Initializer::Kind::uniform, bound},
                       false,
+                      true,
                       {outputs, inputs}});
   bias = store.add(
-      {name + ".bias", outputs, 1, 1, {Initializer::Kind::constant, 0}, false, {outputs}});
+      {name + ".bias", outputs, 1, 1, {Initializer::Kind::constant, 0}, false, true, {outputs}});
 }
 
 Value LinearLayer::operator()(Context& context, Value x) const {

@@ -34,7 +34,7 @@ json identity_of(const RunSpec& spec) {
   return identity;
 }
 
-std::vector<ParameterStore::StateTensor> tensors_of(Trainer& trainer) {
+std::vector<StateTensor> tensors_of(Trainer& trainer) {
   auto tensors = trainer.parameters().state();
   Tensor& running = trainer.running().slab();
   tensors.push_back({"running_statistics", running.dtype(), running.elements(), running.raw()});

@@ -39,7 +39,7 @@ Trainer::Trainer(const RunSpec& spec, const WideResNetConfig& config, const Imag
       model_(config, *parameters_, running_) {
   if (log_events) ledger_.start_log();
   ledger_.set_budget(spec.memory_budget);
-  parameters_->allocate(ledger_, backend_.tensor_ops(), optimizer_->states());
+  parameters_->allocate(ledger_, backend_.tensor_ops(), precision_, optimizer_->states());
   running_.allocate(ledger_, backend_.tensor_ops());
   sums_ = ledger_.allocate(sizeof(LossSums), Category::buffer, "loss sums");
 }
@@ -107,7 +107,7 @@ Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
 
   const bool finite = !scaler_->checks() || parameters_->gradients_finite();
   if (scaler_->accept(finite)) {
-    parameters_->update(*optimizer_, learning_rate);
+    parameters_->update(*optimizer_, {learning_rate, scaler_->scale()});
     running_.commit();
     parameters_->after_update(++updates_);
   }

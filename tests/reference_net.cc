@@ -231,7 +231,7 @@ RunSpec small_spec(const std::string& precision, int threads) {
 
 std::string state_bytes(Trainer& trainer) {
   std::string bytes;
-  for (const ParameterStore::StateTensor& tensor : trainer.parameters().state())
+  for (const StateTensor& tensor : trainer.parameters().state())
     bytes.append(static_cast<const char*>(tensor.data),
                  static_cast<std::size_t>(tensor.elements) * size_of(tensor.dtype));
   const Tensor& running = trainer.running().slab();

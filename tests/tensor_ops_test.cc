@@ -7,12 +7,15 @@ namespace {
 TEST(FlatOps, SgdIsTheFormula) {
   constexpr std::int64_t kCount = 40000;  // more than one piece
   for (const bool nesterov : {true, false}) {
-    const SgdStep step{0.1f, 0.9f, 5e-4f, nesterov};
+    const SgdRule rule{0.9f, 5e-4f, nesterov};
     Floats w = numbers(kCount, 1), m = numbers(kCount, 2);
     const Floats g = numbers(kCount, 3);
     Doubles expected_w(w.begin(), w.end()), expected_m(m.begin(), m.end());
     for (int update = 0; update < 3; ++update) {
-      backend()->tensor_ops().sgd(step, kCount, w.data(), g.data(), m.data());
+      UpdateArrays arrays;
+      arrays.elements = kCount;
+      arrays.weights = w.data(), arrays.gradient = g.data(), arrays.state[0] = m.data();
+      backend()->tensor_ops().sgd(rule, {.learning_rate = 0.1f}, arrays);
       for (std::size_t i = 0; i < w.size(); ++i) {
         const double gradient = g[i] + 5e-4 * expected_w[i];
         expected_m[i] = 0.9 * expected_m[i] + gradient;

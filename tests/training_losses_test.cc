@@ -25,7 +25,7 @@ std::vector<double> losses_of(const Dump& dump, ReferenceNet& net) {
     losses.push_back(net.forward_backward({image, image + static_cast<std::ptrdiff_t>(image_step)},
                                           {label, label + static_cast<std::ptrdiff_t>(label_step)})
                          .mean_loss());
-    net.trainer->parameters().update(sgd, rate);
+    net.trainer->parameters().update(sgd, {.learning_rate = rate});
   }
   return losses;
 }

@@ -131,7 +131,7 @@ void expect_block(const BlockCase& c, Dtype dtype, double bound) {
         ConvolutionLayer(*store, "short", c.channels_in, c.channels_out, 1, c.stride, false);
 
   const std::shared_ptr<Backend> backend = make_cpu_backend(2);
-  store->allocate(ledger, backend->tensor_ops(), 0);
+  store->allocate(ledger, backend->tensor_ops(), PrecisionPolicy{}, 0);
   running.allocate(ledger, backend->tensor_ops());
   load_start(dump, *store, running);
   store->begin_minibatch();

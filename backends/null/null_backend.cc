@@ -58,7 +58,7 @@ class NullTensorOps final : public TensorOps {
   bool all_finite(const void*, std::int64_t, Dtype) override { return true; }
   void pack_weights(const void*, Dtype, const WeightLayout&, void*) override {}
   void unpack_gradient(const float*, const WeightLayout&, void*, Dtype, bool) override {}
-  void sgd(const SgdStep&, std::int64_t, float*, const float*, float*) override {}
+  void sgd(const SgdRule&, const UpdateStep&, const UpdateArrays&) override {}
   void images_to_tensor(const std::uint8_t*, std::int64_t, const std::array<float, 3>&,
                         const std::array<float, 3>&, Dtype, void*) override {}
 };
