@@ -157,7 +157,7 @@ class PyTorchNumbers : public testing::Test {
   }
 
   SafetensorsFile file_ = SafetensorsFile::open(
-      (std::filesystem::path(__FILE__).parent_path() / "data/numbers.safetensors").string());
+      MEMFLOOR_SOURCE_DIR "/tests/data/numbers.safetensors");
 };
 
 TEST_F(PyTorchNumbers, ConversionsFromF32Agree) {
