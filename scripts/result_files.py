@@ -53,9 +53,10 @@ def _validator():
 
 
 def is_shortened(result):
-    """Whether the result's training was less than its recipe's full course."""
+    """Whether training or evaluation were less than the recipe's full course."""
     spec = result["spec"]
-    return result["command"] == "train" and (spec["recipe"] == "short" or bool(spec["max_steps"]))
+    return result["command"] == "train" and (
+        spec["recipe"] == "short" or bool(spec["max_steps"]) or bool(spec.get("test_images")))
 
 
 def _faults_of_memory(memory):
@@ -114,6 +115,6 @@ def faults(result):
     if result["command"] == "predict" and result["memory"]["rss_anon_delta_bytes"] is not None:
         found.append("memory.rss_anon_delta_bytes: a prediction cannot know it; it must be null.")
     if is_shortened(result) and not any("shortened" in note.lower() for note in result["notes"]):
-        found.append("notes: the training was cut short (recipe short, or max_steps), and no note "
+        found.append("notes: the run was cut short (recipe short, max_steps or test_images), and no note "
                      "says \"shortened\".")
     return found

@@ -53,6 +53,9 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (spec.data == "synthetic" && outcome)
     notes.push_back(
         "synthetic data: the accuracy shows that training works and says nothing about CIFAR-10");
+  if (spec.test_images > 0 && (outcome || command == "evaluate"))
+    notes.push_back(concat("shortened evaluation: accuracy is over the first ", session.size.test,
+                           " test images only"));
   if (outcome && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
                            " samples, which is another training than over the whole minibatch"));

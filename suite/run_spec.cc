@@ -42,6 +42,8 @@ const std::vector<SpecKey>& spec_keys() {
       {"epochs", &RunSpec::epochs, "passes over the training data (default: the recipe's)"},
       {"max_steps", &RunSpec::max_steps, "stop after so many updates; the schedule ends there too",
        Json::zero_is_null},
+      {"test_images", &RunSpec::test_images, "evaluate on the first so many only (default: all)",
+       Json::zero_is_null},
       {"seed", &RunSpec::seed, "of weights, order and augmentation"},
       {"threads", &RunSpec::threads, "default: one per core; results do not depend on it"},
       {"memory_budget", &RunSpec::memory_budget, "refuse to use more, as in 400MB or 7MiB",
@@ -222,6 +224,7 @@ RunSpec validated(RunSpec spec) {
   require(spec.epochs >= 1 && spec.epochs <= 1000000, "--epochs is between 1 and 1000000, not ",
           spec.epochs);
   require(spec.max_steps >= 0, "--max-steps is 0 (no limit) or more, not ", spec.max_steps);
+  require(spec.test_images >= 0, "--test-images is 0 (all) or more, not ", spec.test_images);
   require(spec.seed >= 0 && spec.seed <= 0xffffffffll, "--seed is between 0 and 4294967295, not ",
           spec.seed);
   if (spec.threads == 0) spec.threads = std::max(1u, std::thread::hardware_concurrency());

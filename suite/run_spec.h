@@ -22,8 +22,9 @@ struct RunSpec {
   std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
   std::string checkpoint = "none";
   std::string recipe = "paper";
-  std::int64_t epochs = 0;     // before validate(): 0 = the recipe's
-  std::int64_t max_steps = 0;  // 0: no limit
+  std::int64_t epochs = 0;       // before validate(): 0 = the recipe's
+  std::int64_t max_steps = 0;    // 0: no limit
+  std::int64_t test_images = 0;  // 0: all
   std::int64_t seed = 1;
   std::int64_t threads = 0;        // before validate(): 0 = one per core
   std::int64_t memory_budget = 0;  // bytes; 0: none

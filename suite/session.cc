@@ -1,5 +1,7 @@
 #include "suite/session.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "suite/environment.h"
 
@@ -8,6 +10,8 @@ namespace memfloor {
 Session predict_session(const RunSpec& given) {
   Session session;
   session.spec = validated(given);
+  if (session.spec.test_images > 0)
+    session.size.test = std::min(session.size.test, session.spec.test_images);
   session.config = network_of(session.spec);
   session.backend = make_cpu_backend(static_cast<int>(session.spec.threads));
   const std::int64_t before = resident_anonymous_bytes();
@@ -31,7 +35,7 @@ Session open_session(const RunSpec& given) {
   Session session = predict_session(spec);
   session.data = std::move(data);
   MEMFLOOR_CHECK(session.data->size(Split::train) == session.size.train &&
-                     session.data->size(Split::test) == session.size.test,
+                     session.data->size(Split::test) >= session.size.test,
                  "the data set does not have the size that was predicted for");
   session.trainer =
       std::make_unique<Trainer>(session.spec, session.config, session.data.get(), *session.backend,

@@ -314,7 +314,7 @@ class QuickCommands(MemfloorTest):
 
     def test_a_spec_file_and_flags_beside_it(self):
         self.write("spec.json", json.dumps({"model": "wrn10_1", "batch_size": 20, "threads": 1,
-                                            "seed": 7, "augment": False, "memory_budget": "9MB"}))
+                                            "test_images": 205, "seed": 7, "augment": False, "memory_budget": "9MB"}))
         by_file = self.result("predict", "--spec", "spec.json", "--batch-size", "10")
         by_flags = self.result("predict", *SMALL, "--seed", "7", "--no-augment",
                                "--memory-budget", "9000000")
