@@ -7,8 +7,10 @@
 #include <functional>
 #include <iostream>
 #include <regex>
+#include <set>
 
 #include "core/error.h"
+#include "suite/presets.h"
 #include "suite/session.h"
 #include "techniques/registry.h"
 
@@ -166,14 +168,29 @@ void norm_case(benchmark::State& state, const RunSpec& spec, const NormShape& s,
   time_op(state, run, s.times);
 }
 
+// Every precision alone, and every on/off combination of the techniques.
+std::vector<RunSpec> run_specs(const RunSpec& base) {
+  std::vector<RunSpec> specs = technique_combinations(base);
+  for (const std::string& precision : precision_names()) {
+    specs.push_back(base);
+    specs.back().precision = precision;
+  }
+  return specs;
+}
+
 std::vector<Case> cases(const RunSpec& base) {
   std::vector<Case> all;
+  std::set<std::string> names;
+  for (const RunSpec& given : run_specs(base)) {
+    const RunSpec spec = validated(given);
+    const std::string name = case_name(spec);
+    if (!names.insert(name).second) continue;
+    all.push_back({"memory/" + name, [spec](benchmark::State& s) { memory_case(s, spec); }, 1});
+    all.push_back({"step/" + name, [spec](benchmark::State& s) { step_case(s, spec); }, 20});
+  }
   for (const std::string& precision : precision_names()) {
     RunSpec spec = base;
     spec.precision = precision;
-    const std::string name = case_name(spec);
-    all.push_back({"memory/" + name, [spec](benchmark::State& s) { memory_case(s, spec); }, 1});
-    all.push_back({"step/" + name, [spec](benchmark::State& s) { step_case(s, spec); }, 20});
     const char* const directions[] = {"forward", "backward_data", "backward_weights"};
     for (const LayerShape& s : kShapes)
       for (int direction = 0; direction < 3; ++direction) {

@@ -22,6 +22,7 @@ constexpr CommandHelp kCommands[] = {
     {"predict", "the same table without running: the null backend"},
     {"explain", "the tensors alive at the peak, largest first"},
     {"evaluate", "test accuracy of --weights FILE"},
+    {"plan", "combinations of techniques that fit --memory-budget, with work and accuracy risk"},
     {"bench", "Google Benchmark over what is registered; --benchmark_* flags pass through"},
 };
 
@@ -59,7 +60,7 @@ struct FlagUse {
   std::vector<std::string> commands;
 };
 const FlagUse kFlagUses[] = {
-    {"json", {"list", "train", "measure", "predict", "explain", "evaluate"}},
+    {"json", {"list", "train", "measure", "predict", "explain", "evaluate", "plan"}},
     {"out", {"train", "measure", "predict", "evaluate"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
@@ -169,6 +170,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     return given[flag].as<std::string>();
   };
   if (given.count("spec")) line.spec = read_spec_file(text("spec"));
+  if (given.count("preset")) set_from_preset(line.spec, text("preset"));
   for (const SpecKey& key : spec_keys()) {
     const std::string flag = key.flag().substr(2);
     if (given.count(flag)) set_from_text(line.spec, key, given[flag].as<std::string>());

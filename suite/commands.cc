@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "suite/benchmarks.h"
 #include "suite/command_line.h"
+#include "suite/planner.h"
+#include "suite/presets.h"
 #include "suite/result.h"
 #include "suite/session.h"
 #include "suite/training_run.h"
@@ -53,11 +55,17 @@ int list(const CommandLine& line) {
     for (const Recipe& recipe : recipes())
       all_recipes.push_back(
           {{"name", recipe.name}, {"epochs", recipe.epochs}, {"shortened", recipe.shortened}});
+    json all_presets = json::array();
+    for (const Preset& preset : presets())
+      all_presets.push_back({{"name", preset.name},
+                             {"description", preset.description},
+                             {"settings", preset.settings}});
     for (const std::string& name : benchmark_names()) names.push_back(name);
     std::cout << json{{"models", {"wrn28_2"}},
                       {"data", {"synthetic", "cifar10"}},
                       {"precision", precision_names()},
                       {"checkpoint", checkpoint_names()},
+                      {"presets", all_presets},
                       {"recipes", all_recipes},
                       {"spec_keys", keys},
                       {"default_spec", to_json(validated(RunSpec{}))},
@@ -71,6 +79,9 @@ int list(const CommandLine& line) {
   std::cout << "\ncheckpoint:";
   for (const std::string& name : checkpoint_names()) std::cout << ' ' << name;
   std::cout << "\n";
+  for (const Preset& preset : presets())
+    std::cout << "preset " << preset.name << ": " << preset.description << "\n  "
+              << preset.settings.dump() << "\n";
   for (const Recipe& recipe : recipes())
     std::cout << "recipe " << recipe.name << ": " << recipe.description << "\n";
   std::cout << "spec keys:\n";
@@ -217,6 +228,42 @@ int explain(const CommandLine& line) {
   return 0;
 }
 
+// The flags that make a spec out of the plan's base: the techniques' keys that differ from off.
+std::string technique_flags(const RunSpec& spec) {
+  const json keys = to_json(spec), off = to_json(validated(RunSpec{}));
+  std::string flags;
+  for (const char* key : {"precision", "sparsity", "microbatch", "checkpoint"})
+    if (keys[key] != off[key])
+      flags += concat(" --", key, " ",
+                      keys[key].is_string() ? keys[key].get<std::string>() : keys[key].dump());
+  return flags.empty() ? " (every technique off)" : flags;
+}
+
+int plan(const CommandLine& line) {
+  const std::int64_t budget = line.spec.memory_budget;
+  if (budget <= 0) throw InputError("plan needs --memory-budget, as in 8MiB");
+  const std::vector<PlannedRun> runs = plan_for_budget(line.spec, budget);
+  if (runs.front().peak_bytes > budget)
+    throw InputError(concat("nothing fits ", budget, " bytes; the smallest peak found is ",
+                            runs.front().peak_bytes, " bytes:", technique_flags(runs[0].spec)));
+  if (line.json) {
+    json array = json::array();
+    for (const PlannedRun& run : runs)
+      array.push_back({{"spec", to_json(run.spec)},
+                       {"peak_bytes", run.peak_bytes},
+                       {"relative_work", run.relative_work},
+                       {"accuracy_risk_points", run.accuracy_risk}});
+    std::cout << array.dump(2) << std::endl;
+    return 0;
+  }
+  std::cout << "what fits " << budget << " bytes, lowest risk first; nothing listed is beaten in "
+            << "both work and risk\n       peak bytes   work   risk in points (ours, rough)\n";
+  for (const PlannedRun& run : runs)
+    std::printf("  %15lld  %5.3f  %5.2f %s\n", static_cast<long long>(run.peak_bytes),
+                run.relative_work, run.accuracy_risk, technique_flags(run.spec).c_str());
+  return 0;
+}
+
 int evaluate(const CommandLine& line) {
   if (line.weights.empty()) throw InputError("evaluate needs --weights FILE, a safetensors file");
   check_writable(line.out);
@@ -241,10 +288,10 @@ int run_command(const CommandLine& line) {
     return 0;
   }
   const std::pair<const char*, int (*)(const CommandLine&)> commands[] = {
-      {"list", list},           {"train", train},
-      {"measure", measure},     {"predict", predict_command},
-      {"explain", explain},     {"evaluate", evaluate},
-      {"bench", run_benchmarks}};
+      {"list", list},       {"train", train},
+      {"measure", measure}, {"predict", predict_command},
+      {"explain", explain}, {"evaluate", evaluate},
+      {"plan", plan},       {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)
     if (line.command == name) {
       const int code = run(line);

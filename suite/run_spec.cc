@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "suite/models.h"
+#include "suite/presets.h"
 #include "suite/recipe.h"
 #include "techniques/registry.h"
 
@@ -38,6 +39,8 @@ const std::vector<SpecKey>& spec_keys() {
       {"batch_size", &RunSpec::batch_size, "samples of one update"},
       {"microbatch", &RunSpec::microbatch, "samples of one part (default: the batch size)"},
       {"checkpoint", &RunSpec::checkpoint, "which activations are recomputed; none: off"},
+      {"preset", &RunSpec::preset, "named settings, which other flags override; see: memfloor list",
+       Json::empty_is_null},
       {"recipe", &RunSpec::recipe, "paper (200 epochs) or short (12 epochs, meant for CPUs)"},
       {"epochs", &RunSpec::epochs, "passes over the training data (default: the recipe's)"},
       {"max_steps", &RunSpec::max_steps, "stop after so many updates; the schedule ends there too",
@@ -133,10 +136,16 @@ nlohmann::json to_json(const RunSpec& spec) {
   return json;
 }
 
-RunSpec spec_from_json(const nlohmann::json& json, const std::string& source) {
+void set_from_preset(RunSpec& spec, const std::string& preset) {
+  set_from_json(spec, find_preset(preset).settings, concat("preset ", preset));
+  spec.preset = preset;
+}
+
+void set_from_json(RunSpec& spec, const nlohmann::json& json, const std::string& source) {
   if (!json.is_object())
     throw InputError(concat(source, " does not hold a JSON object of spec keys"));
-  RunSpec spec;
+  if (const auto preset = json.find("preset"); preset != json.end() && preset->is_string())
+    set_from_preset(spec, preset->get<std::string>());
   for (const auto& [name, value] : json.items()) {
     const auto& keys = spec_keys();
     const auto key =
@@ -171,7 +180,6 @@ RunSpec spec_from_json(const nlohmann::json& json, const std::string& source) {
         },
         key->member);
   }
-  return spec;
 }
 
 RunSpec read_spec_file(const std::string& path) {
@@ -190,7 +198,9 @@ RunSpec read_spec_file(const std::string& path) {
     return true;
   };
   try {
-    return spec_from_json(Json::parse(file, check), source);
+    RunSpec spec;
+    set_from_json(spec, Json::parse(file, check), source);
+    return spec;
   } catch (const Json::parse_error& error) {
     throw InputError(concat(source, " is not JSON at byte ", error.byte,
                             "; mend it, or begin with default_spec of: memfloor list --json"));
@@ -219,6 +229,7 @@ RunSpec validated(RunSpec spec) {
   require(spec.microbatch >= 1 && spec.microbatch <= spec.batch_size,
           "--microbatch is between 1 and the batch size (", spec.batch_size, "), not ",
           spec.microbatch);
+  if (!spec.preset.empty()) find_preset(spec.preset);
   const Recipe& recipe = find_recipe(spec.recipe);
   if (spec.epochs == 0) spec.epochs = recipe.epochs;
   require(spec.epochs >= 1 && spec.epochs <= 1000000, "--epochs is between 1 and 1000000, not ",

@@ -21,6 +21,7 @@ struct RunSpec {
   std::int64_t batch_size = 100;
   std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
   std::string checkpoint = "none";
+  std::string preset;
   std::string recipe = "paper";
   std::int64_t epochs = 0;       // before validate(): 0 = the recipe's
   std::int64_t max_steps = 0;    // 0: no limit
@@ -55,8 +56,10 @@ void set_from_text(RunSpec& spec, const SpecKey& key, const std::string& text);
 
 /// Every key, in the table's order of names.
 nlohmann::json to_json(const RunSpec& spec);
-/// Strict: throws InputError for an unknown key or a wrong type; absent keys keep their defaults.
-RunSpec spec_from_json(const nlohmann::json& json, const std::string& source);
+/// Strict: throws InputError for an unknown key or a wrong type; absent keys stay as they are. A
+/// preset among the keys is set first: the other keys win over it.
+void set_from_json(RunSpec& spec, const nlohmann::json& json, const std::string& source);
+void set_from_preset(RunSpec& spec, const std::string& preset);
 RunSpec read_spec_file(const std::string& path);
 
 /// Fills what was left to defaults and throws InputError, one sentence, for a spec that cannot run.
