@@ -13,6 +13,8 @@ namespace memfloor {
 class Tensor {
  public:
   Tensor() = default;
+  /// A shape and a format without memory.
+  Tensor(const Shape& shape, Dtype dtype) : shape_(shape), dtype_(dtype) {}
   Tensor(Ledger& ledger, const Shape& shape, Dtype dtype, Category category, std::string_view label)
       : block_(ledger.allocate(bytes_of(shape, dtype), category, label)),
         shape_(shape),

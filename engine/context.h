@@ -2,6 +2,8 @@
 // it is.
 #pragma once
 
+#include <map>
+
 #include "backends/backend.h"
 #include "engine/parameter_store.h"
 #include "engine/precision_policy.h"
@@ -13,13 +15,19 @@ namespace memfloor {
 
 enum class Pass {
   first,       // training forward: batch statistics, running statistics proposed
-  replay,      // the same arithmetic again, for backward; proposes nothing
+  replay,      // the same arithmetic again, of what backward reads; proposes nothing
   evaluation,  // running statistics, nothing recorded
 };
 
 /// Multiply-adds that ran, by purpose.
 struct MultiplyAdds {
   std::int64_t forward = 0, backward = 0, recompute = 0;
+  std::int64_t recomputed_bytes = 0;  // of the values that replays made again
+};
+
+/// What a normalisation layer subtracted and multiplied by, each (channels) f32 or as it likes.
+struct NormalizationStatistics {
+  std::shared_ptr<Tensor> mean, inverse_deviation;
 };
 
 struct Context {
@@ -32,14 +40,28 @@ struct Context {
   Tape* tape = nullptr;  // null where nothing is recorded
   Pass pass = Pass::first;
   MultiplyAdds work{};
+  /// Of layers that ran in the first pass without being recorded, by layer: a replay normalises
+  /// with them, and the op that it records takes them over.
+  std::map<const void*, NormalizationStatistics> statistics{};
 
   Block workspace(std::int64_t bytes, std::string_view label) {
     return ledger.allocate(bytes, Category::workspace, label);
   }
 
-  /// A new forward value; it has a gradient where `needs_gradient` and ops are recorded.
+  /// A new forward value; it has a gradient where `needs_gradient` and this is no evaluation.
   Value make_value(const Shape& shape, Dtype dtype, const std::string& label,
                    bool needs_gradient = true);
+
+  /// The new forward value that an op computes from `inputs`: now, or in a replay once an op reads
+  /// it. So a replay leaves out what only leads to values that backward does not read.
+  Value compute_value(const Shape& shape, Dtype dtype, const std::string& label, Values inputs,
+                      Compute compute);
+
+  /// Makes x's data where a replay has put that off. An op needs what it reads.
+  void need(const Value& x);
+
+  /// Records an op that will read `reads` in backward; where `tape` is null, nothing.
+  void record(Values reads, Tape::Backward backward);
 
   void count_forward(std::int64_t multiply_adds) {
     (pass == Pass::replay ? work.recompute : work.forward) += multiply_adds;

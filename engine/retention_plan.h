@@ -19,6 +19,9 @@ struct Unit {
   std::string name;
   bool block_border = false;  // after this unit a block ends
   std::function<Values(Context&, Values)> forward;
+  std::int64_t saved_elements = 0;  // that backward reads of this unit's ops, of one sample
+  /// Positions of inputs that only become summands of the outputs: no op reads them in backward.
+  std::vector<std::size_t> summands{};
 };
 using Chain = std::vector<Unit>;
 

@@ -4,11 +4,21 @@
 
 namespace memfloor {
 
-void Tape::record(Ledger& ledger, Values reads, Backward backward) {
-  for (const Value& value : reads) {
+void hold(Ledger& ledger, const Values& values) {
+  for (const Value& value : values) {
     ++value->readers;
     ledger.retag(value->data.block(), Category::activation);
   }
+}
+
+void release(Values& values) {
+  for (const Value& value : values)
+    if (--value->readers == 0) value->data = Tensor(value->data.shape(), value->data.dtype());
+  values.clear();
+}
+
+void Tape::record(Ledger& ledger, Values reads, Backward backward) {
+  hold(ledger, reads);
   steps_.push_back({std::move(reads), std::move(backward)});
 }
 
@@ -18,8 +28,7 @@ void Tape::backward(Context& context) {
     Step step = std::move(steps_.back());
     steps_.pop_back();
     step.backward(context);
-    for (const Value& value : step.reads)
-      if (--value->readers == 0) value->data = Tensor();
+    release(step.reads);
   }
 }
 

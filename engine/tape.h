@@ -14,6 +14,11 @@ namespace memfloor {
 
 struct Context;
 
+/// One more recorded op reads these values: they are activations from now on.
+void hold(Ledger& ledger, const Values& values);
+/// It is done with them, and lets go of them; those that it was the last to read are freed.
+void release(Values& values);
+
 class Tape {
  public:
   using Backward = std::function<void(Context&)>;

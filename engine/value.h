@@ -4,6 +4,7 @@
 // its data alive. The data is freed when neither forward code nor a recorded op holds it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,8 +24,20 @@ struct GradientSlot {
 };
 using Gradient = std::shared_ptr<GradientSlot>;
 
+struct Context;
 struct ValueNode;
 using Value = std::shared_ptr<ValueNode>;
+using Values = std::vector<Value>;
+
+/// Fills a value's data, which is allocated.
+using Compute = std::function<void(Context&, ValueNode&)>;
+
+/// In a replay: how a value that nothing has read yet is made.
+struct Deferred {
+  std::string label;
+  Values inputs;  // what `compute` reads
+  Compute compute;
+};
 
 /// On a value that a batch norm + ReLU made: what the op that completes its gradient needs in order
 /// to do the first pass of that batch norm's backward while the gradient is in the cache (see
@@ -36,13 +49,13 @@ struct NormalizedBy {
 };
 
 struct ValueNode {
-  Tensor data;
+  Tensor data;  // shape and format only, where it is not made yet or not made at all
+  std::unique_ptr<Deferred> deferred;
   Tensor
       statistics;  // (images, 2, channels) f32, where the producing op left them for a batch norm
   Gradient gradient;                            // null where nothing upstream needs it
   std::shared_ptr<NormalizedBy> normalized_by;  // null for values that other ops made
   int readers = 0;  // recorded ops that still have to read `data` in backward
 };
-using Values = std::vector<Value>;
 
 }  // namespace memfloor

@@ -81,33 +81,36 @@ Value ConvolutionLayer::operator()(Context& context, Value x, Options options) c
   const ConvolutionDescriptor d{in[0],        in[1],  in[2],  channels_in,
                                 channels_out, kernel, stride, x->data.dtype()};
   const Convolution& op = context.backend.convolution(d);
-  const ConvolutionPlan& plan = op.plan();
 
-  const Value y =
-      context.make_value({d.images, d.out_height(), d.out_width(), channels_out}, d.dtype, name);
-  if (options.statistics && context.pass != Pass::evaluation)
-    y->statistics = Tensor(context.ledger, {d.images, 2, channels_out}, Dtype::f32,
-                           Category::workspace, "channel statistics of " + name);
-  {
-    const Block packed = packed_weights(context, *this, plan.forward_weights);
-    const Block scratch = context.workspace(plan.forward_scratch, "scratch of " + name);
-    op.forward(x->data.raw(), packed.data(),
-               options.residual ? options.residual->data.raw() : nullptr, y->data.raw(),
-               static_cast<float*>(y->statistics.raw()), scratch.data());
-  }
-  context.count_forward(plan.multiply_adds);
+  // A replay's batch norms have their statistics from the first pass.
+  const bool statistics = options.statistics && context.pass == Pass::first;
+  Values inputs;  // the residual first: its own making needs more memory than what follows it
+  if (options.residual) inputs.push_back(options.residual);
+  inputs.push_back(x);
+  const Value y = context.compute_value(
+      {d.images, d.out_height(), d.out_width(), channels_out}, d.dtype, name, std::move(inputs),
+      [this, &op, x, residual = options.residual, statistics](Context& ctx, ValueNode& out) {
+        if (statistics)
+          out.statistics =
+              Tensor(ctx.ledger, {out.data.shape()[0], 2, channels_out}, Dtype::f32,
+                     Category::workspace, "channel statistics of " + name);
+        const Block packed = packed_weights(ctx, *this, op.plan().forward_weights);
+        const Block scratch = ctx.workspace(op.plan().forward_scratch, "scratch of " + name);
+        op.forward(x->data.raw(), packed.data(), residual ? residual->data.raw() : nullptr,
+                   out.data.raw(), static_cast<float*>(out.statistics.raw()), scratch.data());
+        ctx.count_forward(op.plan().multiply_adds);
+      });
 
   if (context.tape) {
     consume(x);
-    context.tape->record(
-        context.ledger, {x},
-        [this, &op, x, dy_slot = y->gradient,
-         residual = options.residual ? consume(options.residual) : nullptr](Context& ctx) {
-          Tensor dy = take_gradient(dy_slot);
-          backward_weights(ctx, *this, op, x->data.raw(), dy.raw());
-          if (x->gradient) backward_data(ctx, *this, op, dy.raw(), x);
-          if (residual) give_gradient(ctx, residual, std::move(dy));
-        });
+    context.record({x}, [this, &op, x, dy_slot = y->gradient,
+                         residual = options.residual ? consume(options.residual)
+                                                     : nullptr](Context& ctx) {
+      Tensor dy = take_gradient(dy_slot);
+      backward_weights(ctx, *this, op, x->data.raw(), dy.raw());
+      if (x->gradient) backward_data(ctx, *this, op, dy.raw(), x);
+      if (residual) give_gradient(ctx, residual, std::move(dy));
+    });
   }
   return y;
 }
@@ -130,6 +133,35 @@ BatchNormReluLayer::BatchNormReluLayer(ParameterStore& store, RunningStatistics&
   running = running_.add(name, channels);
 }
 
+// Of x in the first pass; in a replay, those of the first pass.
+NormalizationStatistics BatchNormReluLayer::batch_statistics(Context& context,
+                                                             const BatchNormRelu& op,
+                                                             const Value& x) const {
+  if (context.pass == Pass::replay) {
+    const auto kept = context.statistics.find(this);
+    MEMFLOOR_CHECK(kept != context.statistics.end(), name, " is replayed without a first pass");
+    NormalizationStatistics statistics = kept->second;
+    if (context.tape) context.statistics.erase(kept);
+    return statistics;
+  }
+  // Saved for backward like any other activation.
+  const auto saved = [&](const char* what) {
+    return std::make_shared<Tensor>(context.ledger, Shape{channels}, Dtype::f32,
+                                    Category::activation, what + name);
+  };
+  const NormalizationStatistics statistics{saved("mean of "), saved("inverse deviation of ")};
+  if (!x->statistics) {
+    x->statistics = Tensor(context.ledger, {x->data.shape()[0], 2, channels}, Dtype::f32,
+                           Category::workspace, "channel statistics for " + name);
+    op.statistics(x->data.raw(), x->statistics.data<float>());
+  }
+  op.reduce(x->statistics.data<float>(), statistics.mean->data<float>(),
+            statistics.inverse_deviation->data<float>(), context.running.proposed(running));
+  x->statistics = Tensor();
+  if (!context.tape) context.statistics.emplace(this, statistics);
+  return statistics;
+}
+
 Value BatchNormReluLayer::operator()(Context& context, Value x) const {
   const Shape shape = x->data.shape();
   const BatchNormReluDescriptor d{shape[0], shape[1], shape[2], channels, x->data.dtype()};
@@ -147,29 +179,17 @@ Value BatchNormReluLayer::operator()(Context& context, Value x) const {
     return y;
   }
 
-  // Saved for backward like any other activation.
-  const auto saved = [&](const char* what) {
-    return std::make_shared<Tensor>(context.ledger, Shape{channels}, Dtype::f32,
-                                    context.tape ? Category::activation : Category::transient,
-                                    what + name);
-  };
-  const auto mean = saved("mean of "), inverse = saved("inverse deviation of ");
-  if (!x->statistics) {
-    x->statistics = Tensor(context.ledger, {d.images, 2, channels}, Dtype::f32, Category::workspace,
-                           "channel statistics for " + name);
-    op.statistics(x->data.raw(), x->statistics.data<float>());
-  }
-  op.reduce(x->statistics.data<float>(), mean->data<float>(), inverse->data<float>(),
-            context.pass == Pass::first ? context.running.proposed(running) : nullptr);
-  x->statistics = Tensor();
-
-  const Value y = context.make_value(shape, d.dtype, name);
-  op.forward(x->data.raw(), mean->data<float>(), inverse->data<float>(), scale, shift,
-             y->data.raw());
+  const auto [mean, inverse] = batch_statistics(context, op, x);
+  const Value y = context.compute_value(
+      shape, d.dtype, name, {x},
+      [&op, x, mean = mean, inverse = inverse, scale, shift](Context&, ValueNode& out) {
+        op.forward(x->data.raw(), mean->data<float>(), inverse->data<float>(), scale, shift,
+                   out.data.raw());
+      });
   if (context.tape) {
-    y->normalized_by = std::make_shared<NormalizedBy>(NormalizedBy{x, mean, {}});
     consume(x);
-    context.tape->record(context.ledger, {x, y}, [this, &op, x, y, mean, inverse](Context& ctx) {
+    y->normalized_by = std::make_shared<NormalizedBy>(NormalizedBy{x, mean, {}});
+    context.record({x, y}, [this, &op, x, y, mean = mean, inverse = inverse](Context& ctx) {
       Tensor dy = take_gradient(y->gradient);
       Tensor sums = std::move(y->normalized_by->gradient_sums);
       if (!sums) {
@@ -202,14 +222,15 @@ Value global_average_pool(Context& context, Value x, const std::string& name) {
   const Shape shape = x->data.shape();
   const GlobalAveragePool& op = context.backend.global_average_pool(
       {shape[0], shape[1], shape[2], shape[3], x->data.dtype()});
-  const Value y = context.make_value({shape[0], shape[3]}, Dtype::f32, name);
-  op.forward(x->data.raw(), y->data.data<float>());
+  const Value y = context.compute_value({shape[0], shape[3]}, Dtype::f32, name, {x},
+                                        [&op, x](Context&, ValueNode& out) {
+                                          op.forward(x->data.raw(), out.data.data<float>());
+                                        });
   if (context.tape)
-    context.tape->record(context.ledger, {},
-                         [&op, dx = consume(x), dy_slot = y->gradient](Context& ctx) {
-                           const Tensor dy = take_gradient(dy_slot);
-                           op.backward(dy.data<float>(), gradient_target(ctx, dx).data);
-                         });
+    context.record({}, [&op, dx = consume(x), dy_slot = y->gradient](Context& ctx) {
+      const Tensor dy = take_gradient(dy_slot);
+      op.backward(dy.data<float>(), gradient_target(ctx, dx).data);
+    });
   return y;
 }
 
@@ -232,27 +253,28 @@ LinearLayer::LinearLayer(ParameterStore& store, std::string name_, std::int64_t 
 Value LinearLayer::operator()(Context& context, Value x) const {
   const LinearDescriptor d{x->data.shape()[0], inputs, outputs};
   const Linear& op = context.backend.linear(d);
-  const Value y = context.make_value({d.rows, outputs}, Dtype::f32, name);
-  op.forward(x->data.data<float>(), context.parameters.values(weight),
-             context.parameters.values(bias), y->data.data<float>());
-  context.count_forward(d.multiply_adds());
+  const Value y = context.compute_value(
+      {d.rows, outputs}, Dtype::f32, name, {x}, [this, d, &op, x](Context& ctx, ValueNode& out) {
+        op.forward(x->data.data<float>(), ctx.parameters.values(weight),
+                   ctx.parameters.values(bias), out.data.data<float>());
+        ctx.count_forward(d.multiply_adds());
+      });
   if (context.tape) {
     consume(x);
-    context.tape->record(
-        context.ledger, {x}, [this, d, &op, x, dy_slot = y->gradient](Context& ctx) {
-          const Tensor dy = take_gradient(dy_slot);
-          const Block gradients =
-              ctx.workspace((outputs * inputs + outputs) * 4, "parameter gradients of " + name);
-          auto* dw = static_cast<float*>(gradients.data());
-          float* db = dw + outputs * inputs;
-          op.backward_weights(x->data.data<float>(), dy.data<float>(), dw, db);
-          ctx.parameters.add_gradient(weight, dw);
-          ctx.parameters.add_gradient(bias, db);
-          if (x->gradient)
-            op.backward_data(dy.data<float>(), ctx.parameters.values(weight),
-                             static_cast<float*>(gradient_target(ctx, x->gradient).data));
-          ctx.work.backward += 2 * d.multiply_adds();
-        });
+    context.record({x}, [this, d, &op, x, dy_slot = y->gradient](Context& ctx) {
+      const Tensor dy = take_gradient(dy_slot);
+      const Block gradients =
+          ctx.workspace((outputs * inputs + outputs) * 4, "parameter gradients of " + name);
+      auto* dw = static_cast<float*>(gradients.data());
+      float* db = dw + outputs * inputs;
+      op.backward_weights(x->data.data<float>(), dy.data<float>(), dw, db);
+      ctx.parameters.add_gradient(weight, dw);
+      ctx.parameters.add_gradient(bias, db);
+      if (x->gradient)
+        op.backward_data(dy.data<float>(), ctx.parameters.values(weight),
+                         static_cast<float*>(gradient_target(ctx, x->gradient).data));
+      ctx.work.backward += 2 * d.multiply_adds();
+    });
   }
   return y;
 }
@@ -264,8 +286,8 @@ void softmax_cross_entropy(Context& context, Value logits, const std::int32_t* l
   const Value probabilities = context.make_value(shape, Dtype::f32, "probabilities", false);
   op.forward(logits->data.data<float>(), labels, probabilities->data.data<float>(), sums);
   if (context.tape)
-    context.tape->record(
-        context.ledger, {probabilities},
+    context.record(
+        {probabilities},
         [&op, labels, gradient_scale, probabilities, dx = consume(logits)](Context& ctx) {
           op.backward(probabilities->data.data<float>(), labels, gradient_scale,
                       static_cast<float*>(gradient_target(ctx, dx).data));

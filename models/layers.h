@@ -42,6 +42,10 @@ struct BatchNormReluLayer {
   std::int64_t channels = 0;
   ParameterStore::Handle gamma = 0, beta = 0;
   RunningStatistics::Handle running = 0;
+
+ private:
+  NormalizationStatistics batch_statistics(Context& context, const BatchNormRelu& op,
+                                           const Value& x) const;
 };
 
 /// (n, h, w, c) in any format -> (n, c) f32.

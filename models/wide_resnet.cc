@@ -32,23 +32,41 @@ WideResNet::WideResNet(const WideResNetConfig& config, ParameterStore& store,
   bn_ = BatchNormReluLayer(store, running, "bn", channels);
   fc_ = LinearLayer(store, "fc", channels, config.classes);
 
-  chain_.push_back({"stem", true, [this](Context& context, Values in) {
+  make_chain(config);
+}
+
+// A convolution saves its input; a batch norm + ReLU its input and its output, which is a
+// convolution's input again.
+void WideResNet::make_chain(const WideResNetConfig& config) {
+  std::int64_t height = config.image_height, width = config.image_width;
+  chain_.push_back({"stem", true,
+                    [this](Context& context, Values in) {
                       return Values{
                           stem_(context, std::move(in[0]), {.residual = {}, .statistics = true})};
-                    }});
+                    },
+                    height * width * config.image_channels});
   for (const Block& block : blocks_) {
-    chain_.push_back({block.conv1.name, false, [&block](Context& context, Values in) {
+    chain_.push_back({block.conv1.name, false,
+                      [&block](Context& context, Values in) {
                         return block.first_half(context, std::move(in));
-                      }});
-    chain_.push_back({block.conv2.name, true, [&block](Context& context, Values in) {
+                      },
+                      2 * height * width * block.bn1.channels});
+    if (block.conv1.stride == 2) height = (height + 1) / 2, width = (width + 1) / 2;
+    chain_.push_back({block.conv2.name,
+                      true,
+                      [&block](Context& context, Values in) {
                         return block.second_half(context, std::move(in));
-                      }});
+                      },
+                      2 * height * width * block.bn2.channels,
+                      {1}});
   }
-  chain_.push_back({"head", true, [this](Context& context, Values in) {
+  chain_.push_back({"head", true,
+                    [this](Context& context, Values in) {
                       Value x = bn_(context, std::move(in[0]));
                       x = global_average_pool(context, std::move(x), "pool");
                       return Values{fc_(context, std::move(x))};
-                    }});
+                    },
+                    (2 * height * width + 1) * bn_.channels});
 }
 
 Value WideResNet::forward(Context& context, Value images) const {

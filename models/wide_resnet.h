@@ -39,7 +39,12 @@ class WideResNet {
   };
   const std::vector<Block>& blocks() const { return blocks_; }
 
+  /// The stem, two units a block (batch norm, ReLU, convolution each), the head.
+  const Chain& chain() const { return chain_; }
+
  private:
+  void make_chain(const WideResNetConfig& config);
+
   ConvolutionLayer stem_;
   std::vector<Block> blocks_;
   BatchNormReluLayer bn_;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "engine/dense_store.h"
 #include "suite/models.h"
 #include "suite/presets.h"
 #include "suite/recipe.h"
@@ -38,7 +39,8 @@ const std::vector<SpecKey>& spec_keys() {
        "share of the residual blocks' 3x3 weights that are zero; 0: off"},
       {"batch_size", &RunSpec::batch_size, "samples of one update"},
       {"microbatch", &RunSpec::microbatch, "samples of one part (default: the batch size)"},
-      {"checkpoint", &RunSpec::checkpoint, "which activations are recomputed; none: off"},
+      {"checkpoint", &RunSpec::checkpoint,
+       "which activations are recomputed: none (off), or a plan, see docs/command-line.md"},
       {"preset", &RunSpec::preset, "named settings, which other flags override; see: memfloor list",
        Json::empty_is_null},
       {"recipe", &RunSpec::recipe, "paper (200 epochs) or short (12 epochs, meant for CPUs)"},
@@ -99,7 +101,22 @@ bool parse_bool(const std::string& text, const std::string& flag) {
   throw InputError(concat(flag, " takes true or false, not '", text, "'"));
 }
 
+// A plan is one of the model's chain.
+void check_checkpoint(const RunSpec& spec) {
+  if (checkpoint_budget(spec)) return;
+  const std::unique_ptr<ParameterStore> parameters = make_dense_store();
+  RunningStatistics running;
+  const WideResNet model(make_model_config(spec.model), *parameters, running);
+  make_retention_plan(spec.checkpoint, model.chain());
+}
+
 }  // namespace
+
+std::optional<std::int64_t> checkpoint_budget(const RunSpec& spec) {
+  constexpr std::string_view kPrefix = "budget:";
+  if (!spec.checkpoint.starts_with(kPrefix)) return std::nullopt;
+  return bytes_for(spec.checkpoint.substr(kPrefix.size()), "--checkpoint budget");
+}
 
 void set_from_text(RunSpec& spec, const SpecKey& key, const std::string& text) {
   if (key.name == "memory_budget") {
@@ -215,7 +232,7 @@ RunSpec validated(RunSpec spec) {
   };
   make_model_config(spec.model);  // throws with its own sentence
   make_precision(spec.precision);
-  make_retention_plan(spec.checkpoint);
+  check_checkpoint(spec);
   require(spec.device == "cpu", "--device '", spec.device,
           "' is not known; this version knows: cpu");
   require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,

@@ -69,6 +69,9 @@ RunSpec validated(RunSpec spec);
 /// from its default, model and data always.
 std::string case_name(const RunSpec& spec);
 
+/// The bytes of checkpoint "budget:7MiB", nothing for another checkpoint.
+std::optional<std::int64_t> checkpoint_budget(const RunSpec& spec);
+
 /// Bytes: "7340032", "7MiB", "7.5MB", "64KiB", "1GiB".
 std::int64_t parse_bytes(const std::string& text);
 

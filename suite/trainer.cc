@@ -32,11 +32,11 @@ Trainer::Trainer(const RunSpec& spec, const WideResNetConfig& config, const Imag
       precision_(make_precision(spec.precision)),
       scaler_(make_loss_scaler(precision_)),
       batch_plan_(make_batch_plan(spec.batch_size, spec.microbatch)),
-      retention_(make_retention_plan(spec.checkpoint)),
       optimizer_(std::make_unique<Sgd>(Recipe::kMomentum, Recipe::kWeightDecay, true)),
       ledger_(std::move(memory)),
       parameters_(make_parameter_store(spec.sparsity)),
-      model_(config, *parameters_, running_) {
+      model_(config, *parameters_, running_),
+      retention_(make_retention_plan(spec.checkpoint, model_.chain())) {
   if (log_events) ledger_.start_log();
   ledger_.set_budget(spec.memory_budget);
   parameters_->allocate(ledger_, backend_.tensor_ops(), precision_, optimizer_->states());
@@ -51,7 +51,7 @@ void Trainer::initialize() {
 
 Context Trainer::context(Tape* tape, Pass pass) {
   return Context{backend_,    ledger_, *parameters_, running_, precision_,
-                 *retention_, tape,    pass,         {}};
+                 *retention_, tape,    pass,         {},          {}};
 }
 
 // Bytes and labels come from the loader, the network's input from the bytes, which then go.
@@ -103,6 +103,7 @@ Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
     work.forward += ctx.work.forward;
     work.backward += ctx.work.backward;
     work.recompute += ctx.work.recompute;
+    work.recomputed_bytes += ctx.work.recomputed_bytes;
   }
 
   const bool finite = !scaler_->checks() || parameters_->gradients_finite();

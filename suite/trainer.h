@@ -85,12 +85,12 @@ class Trainer {
   PrecisionPolicy precision_;
   std::unique_ptr<LossScaler> scaler_;
   std::unique_ptr<BatchPlan> batch_plan_;
-  std::unique_ptr<RetentionPlan> retention_;
   std::unique_ptr<Optimizer> optimizer_;
   Ledger ledger_;
   std::unique_ptr<ParameterStore> parameters_;
   RunningStatistics running_;
   WideResNet model_;
+  std::unique_ptr<RetentionPlan> retention_;
   Block sums_;  // LossSums
   std::int64_t updates_ = 0;
 };

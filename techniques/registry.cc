@@ -1,10 +1,14 @@
 #include "techniques/registry.h"
 
+#include <charconv>
 #include <functional>
 #include <map>
+#include <sstream>
 
 #include "core/error.h"
 #include "engine/dense_store.h"
+#include "techniques/checkpointing/blocks.h"
+#include "techniques/checkpointing/normalization.h"
 #include "techniques/microbatching/fixed_parts.h"
 #include "techniques/precision/mixed.h"
 
@@ -22,26 +26,54 @@ const Registry<PrecisionPolicy>& precisions() {
   return registry;
 }
 
-const Registry<std::unique_ptr<RetentionPlan>>& retention_plans() {
-  static const Registry<std::unique_ptr<RetentionPlan>> registry{
-      {"none", [] { return std::make_unique<KeepAll>(); }},
+// The levels of a plan; see make_retention_plan(). "segments:K" takes a number of blocks.
+const std::map<std::string, std::function<CutRule(std::int64_t count)>>& cut_rules() {
+  static const std::map<std::string, std::function<CutRule(std::int64_t)>> registry{
+      {"blocks", [](std::int64_t) { return every_block(); }},
+      {"normalization", [](std::int64_t) { return every_unit(); }},
+      {"recursive", [](std::int64_t) { return repeated_halves(); }},
+      {"segments:K", balanced_segments},
+      {"sqrt", [](std::int64_t) { return sqrt_segments(); }},
   };
   return registry;
 }
 
-template <class T>
-std::vector<std::string> names_of(const Registry<T>& registry) {
+template <class R>
+std::vector<std::string> names_of(const R& registry) {
   std::vector<std::string> names;
   for (const auto& [name, make] : registry) names.push_back(name);
   return names;
 }
 
+[[noreturn]] void refuse(const char* flag, const std::string& name,
+                         const std::vector<std::string>& names) {
+  std::string known;
+  for (const std::string& other : names) known += (known.empty() ? "" : ", ") + other;
+  throw InputError(concat("--", flag, " '", name, "' is not known; this version knows: ", known));
+}
+
 template <class T>
 T look_up(const Registry<T>& registry, const std::string& name, const char* flag) {
   if (const auto found = registry.find(name); found != registry.end()) return found->second();
-  std::string known;
-  for (const std::string& other : names_of(registry)) known += (known.empty() ? "" : ", ") + other;
-  throw InputError(concat("--", flag, " '", name, "' is not known; this version knows: ", known));
+  refuse(flag, name, names_of(registry));
+}
+
+// "segments:4", "blocks"
+CutRule make_cut_rule(const std::string& level, const Chain& chain) {
+  const std::size_t colon = level.find(':');
+  const bool has_count = colon != std::string::npos;
+  const auto found = cut_rules().find(has_count ? level.substr(0, colon) + ":K" : level);
+  if (found == cut_rules().end()) refuse("checkpoint", level, checkpoint_names());
+  std::int64_t count = 0;
+  if (has_count) {
+    const char* last = level.data() + level.size();
+    const auto [end, error] = std::from_chars(level.data() + colon + 1, last, count);
+    if (error != std::errc{} || end != last || count < 1 || count > count_blocks(chain))
+      throw InputError(concat("--checkpoint '", level, "' is no number of segments: this model has ",
+                              count_blocks(chain), " blocks, so K is a whole number from 1 to ",
+                              count_blocks(chain)));
+  }
+  return found->second(count);
 }
 
 }  // namespace
@@ -59,8 +91,19 @@ std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t
   return std::make_unique<FixedParts>(microbatch);
 }
 
-std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint) {
-  return look_up(retention_plans(), checkpoint, "checkpoint");
+std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint,
+                                                   const Chain& chain) {
+  if (checkpoint == "none") return std::make_unique<KeepAll>();
+  return std::make_unique<TreePlan>(make_segment_tree(checkpoint, chain));
+}
+
+SegmentTree make_segment_tree(const std::string& checkpoint, const Chain& chain) {
+  if (checkpoint.starts_with("plan:")) return parse_tree(checkpoint, chain);
+  std::vector<CutRule> rules;
+  std::istringstream levels(checkpoint + "/");
+  for (std::string level; std::getline(levels, level, '/');)
+    rules.push_back(make_cut_rule(level, chain));
+  return make_tree(chain, rules);
 }
 
 std::unique_ptr<ParameterStore> make_parameter_store(double sparsity) {
@@ -71,6 +114,11 @@ std::unique_ptr<ParameterStore> make_parameter_store(double sparsity) {
 }
 
 std::vector<std::string> precision_names() { return names_of(precisions()); }
-std::vector<std::string> checkpoint_names() { return names_of(retention_plans()); }
+std::vector<std::string> checkpoint_names() {
+  std::vector<std::string> names = names_of(cut_rules());
+  names.insert(names.begin(), "none");
+  names.insert(names.end(), {"plan:SEGMENTS", "budget:BYTES"});
+  return names;
+}
 
 }  // namespace memfloor

@@ -10,6 +10,7 @@
 #include "engine/parameter_store.h"
 #include "engine/precision_policy.h"
 #include "engine/retention_plan.h"
+#include "techniques/checkpointing/segment_tree.h"
 
 namespace memfloor {
 
@@ -17,8 +18,14 @@ namespace memfloor {
 PrecisionPolicy make_precision(const std::string& name);
 std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision);
 std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t microbatch);
-std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint);
+/// "none", a plan in the form of segment_tree.h, or rules from the top of its tree down, as in
+/// "segments:4/blocks/normalization". For `chain`, which the plan must not outlive.
+std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint,
+                                                   const Chain& chain);
 std::unique_ptr<ParameterStore> make_parameter_store(double sparsity);
+
+/// The tree of such a plan that is not "none".
+SegmentTree make_segment_tree(const std::string& checkpoint, const Chain& chain);
 
 std::vector<std::string> precision_names();
 std::vector<std::string> checkpoint_names();
