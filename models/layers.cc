@@ -139,7 +139,7 @@ Value BatchNormReluLayer::operator()(Context& context, Value x) const {
 
   if (context.pass == Pass::evaluation) {
     const Block inverse = context.workspace(channels * 4, "inverse deviation of " + name);
-    const float* mean = context.running.committed(running);
+    const float* mean = context.running.evaluated(running);
     op.inverse_running_deviation(mean, static_cast<float*>(inverse.data()));
     const Value y = context.make_value(shape, d.dtype, name);
     op.forward(x->data.raw(), mean, static_cast<const float*>(inverse.data()), scale, shift,
@@ -160,7 +160,8 @@ Value BatchNormReluLayer::operator()(Context& context, Value x) const {
     op.statistics(x->data.raw(), x->statistics.data<float>());
   }
   op.reduce(x->statistics.data<float>(), mean->data<float>(), inverse->data<float>(),
-            context.pass == Pass::first ? context.running.proposed(running) : nullptr);
+            context.pass == Pass::first ? context.running.proposed(running) : nullptr,
+            context.running.momentum());
   x->statistics = Tensor();
 
   const Value y = context.make_value(shape, d.dtype, name);

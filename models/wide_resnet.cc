@@ -19,9 +19,9 @@ WideResNet::WideResNet(const WideResNetConfig& config, ParameterStore& store,
       const std::string name = "blocks." + std::to_string(blocks_.size());
       const int stride = group > 0 && i == 0 ? 2 : 1;
       Block& block = blocks_.emplace_back();
-      block.bn1 = BatchNormReluLayer(store, running, name + ".bn1", channels);
+      block.bn1 = NormReluLayer(config.norm, store, running, name + ".bn1", channels);
       block.conv1 = ConvolutionLayer(store, name + ".conv1", channels, out, 3, stride, true);
-      block.bn2 = BatchNormReluLayer(store, running, name + ".bn2", out);
+      block.bn2 = NormReluLayer(config.norm, store, running, name + ".bn2", out);
       block.conv2 = ConvolutionLayer(store, name + ".conv2", out, out, 3, 1, true);
       block.has_shortcut = channels != out || stride != 1;
       if (block.has_shortcut)
@@ -29,12 +29,12 @@ WideResNet::WideResNet(const WideResNetConfig& config, ParameterStore& store,
       channels = out;
     }
   }
-  bn_ = BatchNormReluLayer(store, running, "bn", channels);
+  bn_ = NormReluLayer(config.norm, store, running, "bn", channels);
   fc_ = LinearLayer(store, "fc", channels, config.classes);
 
   chain_.push_back({"stem", true, [this](Context& context, Values in) {
-                      return Values{
-                          stem_(context, std::move(in[0]), {.residual = {}, .statistics = true})};
+                      return Values{stem_(context, std::move(in[0]),
+                                          {.residual = {}, .statistics = bn_.reads_statistics()})};
                     }});
   for (const Block& block : blocks_) {
     chain_.push_back({block.conv1.name, false, [&block](Context& context, Values in) {
@@ -67,7 +67,7 @@ Values WideResNet::Block::first_half(Context& context, Values inputs) const {
     carried.reset();
     carried = shortcut(context, a, {});
   }
-  Value c = conv1(context, std::move(a), {.residual = {}, .statistics = true});
+  Value c = conv1(context, std::move(a), {.residual = {}, .statistics = bn2.reads_statistics()});
   Values outputs;
   outputs.push_back(std::move(c));
   outputs.push_back(std::move(carried));
@@ -77,8 +77,10 @@ Values WideResNet::Block::first_half(Context& context, Values inputs) const {
 Values WideResNet::Block::second_half(Context& context, Values inputs) const {
   Value b = bn2(context, std::move(inputs[0]));
   Values outputs;
+  // The next block's norm is of the same kind as this one's.
   outputs.push_back(
-      conv2(context, std::move(b), {.residual = std::move(inputs[1]), .statistics = true}));
+      conv2(context, std::move(b),
+            {.residual = std::move(inputs[1]), .statistics = bn2.reads_statistics()}));
   return outputs;
 }
 

@@ -53,7 +53,8 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (spec.data == "synthetic" && outcome)
     notes.push_back(
         "synthetic data: the accuracy shows that training works and says nothing about CIFAR-10");
-  if (outcome && spec.microbatch < spec.batch_size)
+  // Evaluation uses running statistics, whatever its part.
+  if (command != "evaluate" && spec.norm == "batch" && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
                            " samples, which is another training than over the whole minibatch"));
   // Peaks cover the whole run, the prediction one number of threads.
