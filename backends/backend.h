@@ -10,6 +10,7 @@
 #include "backends/batch_norm_relu.h"
 #include "backends/classifier.h"
 #include "backends/convolution.h"
+#include "backends/group_norm_relu.h"
 #include "backends/tensor_ops.h"
 
 namespace memfloor {
@@ -20,6 +21,7 @@ class Backend {
 
   virtual const Convolution& convolution(const ConvolutionDescriptor& descriptor) = 0;
   virtual const BatchNormRelu& batch_norm_relu(const BatchNormReluDescriptor& descriptor) = 0;
+  virtual const GroupNormRelu& group_norm_relu(const GroupNormReluDescriptor& descriptor) = 0;
   virtual const GlobalAveragePool& global_average_pool(
       const GlobalAveragePoolDescriptor& descriptor) = 0;
   virtual const Linear& linear(const LinearDescriptor& descriptor) = 0;

@@ -45,9 +45,9 @@ class BatchNormRelu {
 
   /// mean and inverse deviation (biased variance) over all images, each (channels).
   /// `running` if not null: (2, channels), the running mean and unbiased variance, moved once by
-  /// kMomentum towards those of this part.
+  /// the share `momentum` towards those of this part.
   virtual void reduce(const float* statistics, float* mean, float* inverse_deviation,
-                      float* running) const = 0;
+                      float* running, float momentum) const = 0;
 
   /// The inverse deviation for evaluation, from running (2, channels).
   virtual void inverse_running_deviation(const float* running, float* inverse_deviation) const = 0;

@@ -29,10 +29,19 @@ void RunningStatistics::initialize() {
 
 void RunningStatistics::begin_minibatch() {
   ops_->copy(proposed_.raw(), committed_.raw(), committed_.bytes());
+  momentum_ = BatchNormRelu::kMomentum;
+  recalibrated_ = false;
 }
 
 void RunningStatistics::commit() {
   ops_->copy(committed_.raw(), proposed_.raw(), committed_.bytes());
+}
+
+void RunningStatistics::begin_recalibration_part(std::int64_t part) {
+  // From zero the first step, by the whole difference, is exact.
+  if (part == 0) ops_->zero(proposed_.raw(), proposed_.bytes());
+  momentum_ = 1 / static_cast<float>(part + 1);
+  recalibrated_ = true;
 }
 
 }  // namespace memfloor

@@ -1,5 +1,6 @@
 // Batch norm's running mean and variance: proposed by the first pass over each part, never by a
 // replay, and committed together with the update, so that a skipped update leaves no trace.
+// Recalibration borrows the room of the proposals between minibatches, for evaluation only.
 #pragma once
 
 #include <string>
@@ -25,15 +26,24 @@ class RunningStatistics {
   /// Mean 0, variance 1.
   void initialize();
 
-  /// (2, channels): what evaluation uses.
-  const float* committed(Handle handle) const { return at(committed_, handle); }
-  /// (2, channels): what this minibatch's parts move.
+  /// (2, channels): what evaluation uses: those that were recalibrated since the last minibatch
+  /// began, else the committed ones.
+  const float* evaluated(Handle handle) const {
+    return at(recalibrated_ ? proposed_ : committed_, handle);
+  }
+  /// (2, channels): what the next part moves, by the share momentum().
   float* proposed(Handle handle) const { return at(proposed_, handle); }
+  float momentum() const { return momentum_; }
 
   void begin_minibatch();
   void commit();
 
+  /// Before part 0, 1, ... of a recalibration: proposals become the plain average over its parts.
+  /// What is committed stays.
+  void begin_recalibration_part(std::int64_t part);
+
   const std::vector<Entry>& entries() const { return entries_; }
+  /// The committed ones.
   Tensor& slab() { return committed_; }
 
  private:
@@ -45,6 +55,8 @@ class RunningStatistics {
   std::int64_t elements_ = 0;
   TensorOps* ops_ = nullptr;
   Tensor committed_, proposed_;
+  float momentum_ = BatchNormRelu::kMomentum;
+  bool recalibrated_ = false;  // proposed_ holds what evaluation shall use
 };
 
 }  // namespace memfloor

@@ -19,9 +19,9 @@ WideResNet::WideResNet(const WideResNetConfig& config, ParameterStore& store,
       const std::string name = "blocks." + std::to_string(blocks_.size());
       const int stride = group > 0 && i == 0 ? 2 : 1;
       Block& block = blocks_.emplace_back();
-      block.bn1 = BatchNormReluLayer(store, running, name + ".bn1", channels);
+      block.bn1 = NormReluLayer(config.norm, store, running, name + ".bn1", channels);
       block.conv1 = ConvolutionLayer(store, name + ".conv1", channels, out, 3, stride, true);
-      block.bn2 = BatchNormReluLayer(store, running, name + ".bn2", out);
+      block.bn2 = NormReluLayer(config.norm, store, running, name + ".bn2", out);
       block.conv2 = ConvolutionLayer(store, name + ".conv2", out, out, 3, 1, true);
       block.has_shortcut = channels != out || stride != 1;
       if (block.has_shortcut)
@@ -29,7 +29,7 @@ WideResNet::WideResNet(const WideResNetConfig& config, ParameterStore& store,
       channels = out;
     }
   }
-  bn_ = BatchNormReluLayer(store, running, "bn", channels);
+  bn_ = NormReluLayer(config.norm, store, running, "bn", channels);
   fc_ = LinearLayer(store, "fc", channels, config.classes);
 
   make_chain(config);
@@ -41,23 +41,22 @@ void WideResNet::make_chain(const WideResNetConfig& config) {
   std::int64_t height = config.image_height, width = config.image_width;
   chain_.push_back({"stem", true,
                     [this](Context& context, Values in) {
-                      return Values{
-                          stem_(context, std::move(in[0]), {.residual = {}, .statistics = true})};
+                      return Values{stem_(context, std::move(in[0]),
+                                          {.residual = {}, .statistics = bn_.reads_statistics()})};
                     },
                     height * width * config.image_channels});
   for (const Block& block : blocks_) {
-    chain_.push_back({block.conv1.name, false,
-                      [&block](Context& context, Values in) {
-                        return block.first_half(context, std::move(in));
-                      },
-                      2 * height * width * block.bn1.channels});
+    chain_.push_back(
+        {block.conv1.name, false,
+         [&block](Context& context, Values in) { return block.first_half(context, std::move(in)); },
+         2 * height * width * block.conv1.channels_in});
     if (block.conv1.stride == 2) height = (height + 1) / 2, width = (width + 1) / 2;
     chain_.push_back({block.conv2.name,
                       true,
                       [&block](Context& context, Values in) {
                         return block.second_half(context, std::move(in));
                       },
-                      2 * height * width * block.bn2.channels,
+                      2 * height * width * block.conv2.channels_in,
                       {1}});
   }
   chain_.push_back({"head", true,
@@ -66,7 +65,7 @@ void WideResNet::make_chain(const WideResNetConfig& config) {
                       x = global_average_pool(context, std::move(x), "pool");
                       return Values{fc_(context, std::move(x))};
                     },
-                    (2 * height * width + 1) * bn_.channels});
+                    (2 * height * width + 1) * fc_.inputs});
 }
 
 Value WideResNet::forward(Context& context, Value images) const {
@@ -85,7 +84,7 @@ Values WideResNet::Block::first_half(Context& context, Values inputs) const {
     carried.reset();
     carried = shortcut(context, a, {});
   }
-  Value c = conv1(context, std::move(a), {.residual = {}, .statistics = true});
+  Value c = conv1(context, std::move(a), {.residual = {}, .statistics = bn2.reads_statistics()});
   Values outputs;
   outputs.push_back(std::move(c));
   outputs.push_back(std::move(carried));
@@ -95,8 +94,10 @@ Values WideResNet::Block::first_half(Context& context, Values inputs) const {
 Values WideResNet::Block::second_half(Context& context, Values inputs) const {
   Value b = bn2(context, std::move(inputs[0]));
   Values outputs;
+  // The next block's norm is of the same kind as this one's.
   outputs.push_back(
-      conv2(context, std::move(b), {.residual = std::move(inputs[1]), .statistics = true}));
+      conv2(context, std::move(b),
+            {.residual = std::move(inputs[1]), .statistics = bn2.reads_statistics()}));
   return outputs;
 }
 

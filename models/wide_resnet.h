@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/layers.h"
+#include "models/norm_relu.h"
 
 namespace memfloor {
 
@@ -14,6 +14,7 @@ struct WideResNetConfig {
   int depth = 28;  // 6 n + 4
   int width = 2;   // widths 16, 16 k, 32 k, 64 k
   int classes = 10;
+  Norm norm = Norm::batch;
   int image_height = 32, image_width = 32, image_channels = 3;
 };
 
@@ -29,7 +30,7 @@ class WideResNet {
   Value forward(Context& context, Value images) const;
 
   struct Block {
-    BatchNormReluLayer bn1, bn2;
+    NormReluLayer bn1, bn2;
     ConvolutionLayer conv1, conv2, shortcut;
     bool has_shortcut = false;
 
@@ -47,7 +48,7 @@ class WideResNet {
 
   ConvolutionLayer stem_;
   std::vector<Block> blocks_;
-  BatchNormReluLayer bn_;
+  NormReluLayer bn_;
   LinearLayer fc_;
   Chain chain_;
 };

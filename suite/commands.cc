@@ -92,14 +92,18 @@ int list(const CommandLine& line) {
   return 0;
 }
 
+std::string notes_text(const json& result) {
+  std::string notes;
+  for (const json& note : result["notes"]) notes += "note: " + note.get<std::string>() + "\n";
+  return notes;
+}
+
 std::string outcome_text(const json& result, const TrainingOutcome& outcome) {
   char text[160];
   std::snprintf(text, sizeof text, "test accuracy %.2f %%, %.1f images/s (median step %.1f ms)\n",
                 100 * result["quality"]["test_accuracy"].get<double>(), outcome.images_per_second,
                 1e3 * outcome.step_seconds_median);
-  std::string notes;
-  for (const json& note : result["notes"]) notes += "note: " + note.get<std::string>() + "\n";
-  return text + notes;
+  return text + notes_text(result);
 }
 
 // One training. Returns its test accuracy, or nothing when it was interrupted.
@@ -190,12 +194,12 @@ int measure(const CommandLine& line) {
   Trainer& trainer = *session.trainer;
   const std::int64_t batch = std::min(session.spec.batch_size, session.size.train);
   for (std::int64_t step = 0; step < 2; ++step) trainer.train({step, 0, 0, batch}, 0.001f);
-  trainer.evaluate(0, std::min(trainer.evaluation_part(), session.size.test));
+  evaluate_each_size(trainer, session.size.test);
   const json result = make_result("measure", session, nullptr);
   const std::string difference = prediction_difference(session.prediction, trainer);
   report(
       line, line.out, result,
-      heading(session) + memory_table(result) +
+      heading(session) + memory_table(result) + notes_text(result) +
           (difference.empty() ? "predicted and measured bytes are equal in every category\n" : ""));
   if (!difference.empty()) throw Error("prediction and measurement differ: " + difference);
   return 0;
@@ -205,7 +209,7 @@ int predict_command(const CommandLine& line) {
   check_writable(line.out);
   const Session session = predict_session(line.spec);
   const json result = make_result("predict", session, nullptr);
-  report(line, line.out, result, heading(session) + memory_table(result));
+  report(line, line.out, result, heading(session) + memory_table(result) + notes_text(result));
   return 0;
 }
 

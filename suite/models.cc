@@ -21,4 +21,10 @@ WideResNetConfig make_model_config(const std::string& name) {
              "' is not known; write wrn28_2, or wrn<depth>_<width> with a depth of 6 n + 4"));
 }
 
+Norm make_norm(const std::string& name) {
+  if (name == "batch") return Norm::batch;
+  if (name == "group") return Norm::group;
+  throw InputError(concat("--norm '", name, "' is not known; this version knows: batch, group"));
+}
+
 }  // namespace memfloor

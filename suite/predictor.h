@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "suite/trainer.h"
 
@@ -19,8 +20,17 @@ struct Prediction {
   MultiplyAdds work;   // of one whole minibatch
 };
 
-/// Two minibatches and one evaluation part of every size that occurs. `target` makes (and keeps)
-/// its primitives on the way.
+/// The sizes that occur when `samples` > 0 are cut into parts of at most `part` > 0: `part` and
+/// what is left, largest first.
+std::vector<std::int64_t> part_sizes(std::int64_t samples, std::int64_t part);
+
+/// One part of every size that occurs when `samples` test samples are evaluated, and when batch
+/// norm is recalibrated for it: what decides the evaluation's memory.
+void evaluate_each_size(Trainer& trainer, std::int64_t samples);
+
+/// Two minibatches, and one part of an evaluation and of a recalibration, of every size that
+/// occurs. `target` makes (and keeps) its primitives on the way. Throws InputError for a spec that
+/// asks for more samples than there are.
 Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const DataSize& size,
                    std::shared_ptr<Backend> target);
 

@@ -56,7 +56,8 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (spec.test_images > 0 && (outcome || command == "evaluate"))
     notes.push_back(concat("shortened evaluation: accuracy is over the first ", session.size.test,
                            " test images only"));
-  if (outcome && spec.microbatch < spec.batch_size)
+  // Evaluation uses running statistics, whatever its part.
+  if (command != "evaluate" && spec.norm == "batch" && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
                            " samples, which is another training than over the whole minibatch"));
   // Peaks cover the whole run, the prediction one number of threads.

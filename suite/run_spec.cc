@@ -35,6 +35,7 @@ const std::vector<SpecKey>& spec_keys() {
        Json::empty_is_null},
       {"device", &RunSpec::device, "cpu"},
       {"precision", &RunSpec::precision, "fp32 or bf16_mixed"},
+      {"norm", &RunSpec::norm, "batch, or group: independent of batch and microbatch"},
       {"sparsity", &RunSpec::sparsity,
        "share of the residual blocks' 3x3 weights that are zero; 0: off"},
       {"batch_size", &RunSpec::batch_size, "samples of one update"},
@@ -53,6 +54,9 @@ const std::vector<SpecKey>& spec_keys() {
       {"threads", &RunSpec::threads, "default: one per core; results do not depend on it"},
       {"memory_budget", &RunSpec::memory_budget, "refuse to use more, as in 400MB or 7MiB",
        Json::zero_is_null},
+      {"bn_recalibrate", &RunSpec::bn_recalibrate,
+       "training samples that batch norm's statistics are re-estimated from before an evaluation; "
+       "0: off"},
       {"augment", &RunSpec::augment, "reflect-pad 4, random crop, horizontal flip"},
       {"order", &RunSpec::order, "shuffled or sequential"},
       {"learning_rate", &RunSpec::learning_rate, "constant, instead of the recipe's schedule",
@@ -233,6 +237,7 @@ RunSpec validated(RunSpec spec) {
   make_model_config(spec.model);  // throws with its own sentence
   make_precision(spec.precision);
   check_checkpoint(spec);
+  make_norm(spec.norm);
   require(spec.device == "cpu", "--device '", spec.device,
           "' is not known; this version knows: cpu");
   require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,
@@ -260,6 +265,10 @@ RunSpec validated(RunSpec spec) {
           spec.threads);
   require(spec.memory_budget >= 0, "--memory-budget is a number of bytes, not ",
           spec.memory_budget);
+  require(spec.bn_recalibrate >= 0, "--bn-recalibrate is 0 (off) or a number of samples, not ",
+          spec.bn_recalibrate);
+  require(spec.bn_recalibrate == 0 || spec.norm == "batch",
+          "--bn-recalibrate is for batch norm; --norm ", spec.norm, " has no running statistics");
   require(spec.order == "shuffled" || spec.order == "sequential",
           "--order is shuffled or sequential, not '", spec.order, "'");
   // As a float, which the optimizer takes, it must be neither zero nor infinite.
@@ -273,7 +282,7 @@ std::string case_name(const RunSpec& spec) {
   const nlohmann::json mine = to_json(spec), defaults = to_json(validated(RunSpec{}));
   std::string name = "model=" + spec.model + "/data=" + spec.data;
   for (const char* key :
-       {"device", "precision", "sparsity", "batch_size", "microbatch", "checkpoint"}) {
+       {"device", "precision", "norm", "sparsity", "batch_size", "microbatch", "checkpoint"}) {
     if (mine[key] == defaults[key]) continue;
     if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
     name += concat("/", key, "=",

@@ -17,6 +17,7 @@ struct RunSpec {
   std::string data_dir;
   std::string device = "cpu";
   std::string precision = "fp32";
+  std::string norm = "batch";
   double sparsity = 0;
   std::int64_t batch_size = 100;
   std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
@@ -27,8 +28,9 @@ struct RunSpec {
   std::int64_t max_steps = 0;    // 0: no limit
   std::int64_t test_images = 0;  // 0: all
   std::int64_t seed = 1;
-  std::int64_t threads = 0;        // before validate(): 0 = one per core
-  std::int64_t memory_budget = 0;  // bytes; 0: none
+  std::int64_t threads = 0;         // before validate(): 0 = one per core
+  std::int64_t memory_budget = 0;   // bytes; 0: none
+  std::int64_t bn_recalibrate = 0;  // samples; 0: off
   bool augment = true;
   std::string order = "shuffled";
   double learning_rate = 0;  // 0: the recipe's schedule; else this, constant

@@ -18,6 +18,7 @@ constexpr std::array<float, 3> kDeviation{63.0f / 255, 62.1f / 255, 66.7f / 255}
 
 WideResNetConfig network_of(const RunSpec& spec, const ImageFormat& format) {
   WideResNetConfig config = make_model_config(spec.model);
+  config.norm = make_norm(spec.norm);
   config.image_height = format.height, config.image_width = format.width;
   config.image_channels = format.channels, config.classes = format.classes;
   return config;
@@ -51,7 +52,7 @@ void Trainer::initialize() {
 
 Context Trainer::context(Tape* tape, Pass pass) {
   return Context{backend_,    ledger_, *parameters_, running_, precision_,
-                 *retention_, tape,    pass,         {},          {}};
+                 *retention_, tape,    pass,         {},       {}};
 }
 
 // Bytes and labels come from the loader, the network's input from the bytes, which then go.
@@ -134,6 +135,17 @@ Totals Trainer::evaluate(std::int64_t first, std::int64_t count) {
                         static_cast<LossSums*>(sums_.data()), 0);
   work = ctx.work;
   return read_sums(count);
+}
+
+void Trainer::recalibrate(std::int64_t first, std::int64_t count) {
+  const Ledger::Phase phase(ledger_, concat("recalibration/", count), evaluation_record);
+  running_.begin_recalibration_part(first / evaluation_part());
+  Context ctx = context(nullptr, Pass::first);
+  PartRequest request;
+  request.minibatch_start = first, request.count = count;
+  request.shuffle = request.augment = false;
+  Staged staged = stage(ctx, request);
+  model_.forward(ctx, std::move(staged.images));
 }
 
 Totals Trainer::forward_backward(const float* images, const std::int32_t* labels,

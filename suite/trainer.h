@@ -49,6 +49,11 @@ class Trainer {
   Totals train(const Minibatch& minibatch, float learning_rate);
   /// Test samples [first, first + count), count at most evaluation_part().
   Totals evaluate(std::int64_t first, std::int64_t count);
+  /// Re-estimates the batch-norm statistics that evaluation uses, until the next train(), with the
+  /// current weights: their plain average over parts of training samples, in the data set's order,
+  /// not augmented. Called for [0, part), [part, 2 part), ..., part being evaluation_part(); the
+  /// last may be smaller. Training's own running statistics stay as they are.
+  void recalibrate(std::int64_t first, std::int64_t count);
   /// Samples of one evaluation part: the largest part of a minibatch.
   std::int64_t evaluation_part() const;
 

@@ -101,7 +101,14 @@ std::string fixed(double value, int digits) {
 
 }  // namespace
 
+void recalibrate_all(Trainer& trainer) {
+  const std::int64_t samples = trainer.spec().bn_recalibrate, part = trainer.evaluation_part();
+  for (std::int64_t first = 0; first < samples; first += part)
+    trainer.recalibrate(first, std::min(part, samples - first));
+}
+
 Totals evaluate_all(Trainer& trainer, std::int64_t samples) {
+  recalibrate_all(trainer);
   Totals totals;
   const std::int64_t part = trainer.evaluation_part();
   for (std::int64_t first = 0; first < samples; first += part)
@@ -140,6 +147,8 @@ TrainingOutcome TrainingRun::run() {
       throw InputError(concat("the snapshot '", options_.snapshot_path,
                               "' is damaged: it is after ", "update ", state.updates, " of ",
                               total_updates_, "; delete it to start anew"));
+    // A finished run does not evaluate again, but its weights may still be saved.
+    if (state.updates == total_updates_) recalibrate_all(trainer);
   }
   state.threads.insert(session_.spec.threads);
 

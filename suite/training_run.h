@@ -41,7 +41,10 @@ class TrainingRun {
   std::int64_t updates_per_epoch_, total_updates_;
 };
 
-/// Evaluates a session's weights on its whole test set.
+/// Re-estimates the batch-norm statistics for evaluation, as the spec's bn_recalibrate says.
+void recalibrate_all(Trainer& trainer);
+
+/// recalibrate_all(), then the current weights on `samples` test samples.
 Totals evaluate_all(Trainer& trainer, std::int64_t samples);
 
 }  // namespace memfloor

@@ -61,7 +61,7 @@ void save_weights(const std::string& path, const ParameterStore& parameters,
                  [&running, &ops, &entry, h, which](const auto& put) {
                    std::vector<float> values(static_cast<std::size_t>(entry.channels));
                    ops.download(values.data(),
-                                running.committed(static_cast<int>(h)) + which * entry.channels,
+                                running.evaluated(static_cast<int>(h)) + which * entry.channels,
                                 entry.channels * 4);
                    put(values.data(), entry.channels * 4);
                  });
@@ -72,6 +72,11 @@ void save_weights(const std::string& path, const ParameterStore& parameters,
 void load_weights(const std::string& path, ParameterStore& parameters, RunningStatistics& running,
                   TensorOps& ops, bool need_running) {
   const SafetensorsFile file = SafetensorsFile::open(path);
+  if (running.entries().empty())
+    for (const std::string& name : file.names())
+      if (name.ends_with(kRunningNames[0]))
+        throw InputError(concat("'", path, "' was trained with batch norm (it has '", name,
+                                "'), but this model has none; use --norm batch"));
   for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
     const ParameterSpec& spec = parameters.specs()[h];
     std::vector<float> values = values_of(file, spec.name, spec.export_shape);

@@ -8,12 +8,14 @@
 
 namespace memfloor {
 
-/// Every parameter dense, then running_mean and running_var of every batch norm, all F32. Atomic.
+/// Every parameter dense, then running_mean and running_var of every batch norm as the latest
+/// evaluation used them, all F32. Atomic.
 void save_weights(const std::string& path, const ParameterStore& parameters,
                   RunningStatistics& running, TensorOps& ops);
 
-/// Throws InputError naming file and tensor where one is missing or has another shape. Running
-/// statistics may be absent as a whole if `need_running` is false; they then keep their values.
+/// Throws InputError naming file and tensor where one is missing or has another shape, or where the
+/// file has running statistics and the model has no batch norm. Running statistics may be absent as
+/// a whole if `need_running` is false; they then keep their values.
 void load_weights(const std::string& path, ParameterStore& parameters, RunningStatistics& running,
                   TensorOps& ops, bool need_running);
 

@@ -27,7 +27,8 @@ class BatchNormReluOp : public ::testing::TestWithParam<BatchNormCase> {
     const Buffer y(size * static_cast<std::int64_t>(size_of(d.dtype)));
     Forward f{Floats(gamma.size()), Floats(gamma.size()), {}};
     op.statistics(in.data(), statistics.floats());
-    op.reduce(statistics.floats(), f.mean.data(), f.inverse.data(), running);
+    op.reduce(statistics.floats(), f.mean.data(), f.inverse.data(), running,
+              BatchNormRelu::kMomentum);
     op.forward(in.data(), f.mean.data(), f.inverse.data(), gamma.data(), beta.data(), y.data());
     f.y = y.read(d.dtype);
     return f;

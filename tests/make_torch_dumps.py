@@ -9,6 +9,7 @@ torch. tests/data/README.md describes every tensor.
   wrn10_1.safetensors  depth 10, width 1, 16x16 images, batch 4: every gradient in full
   wrn16_1.safetensors  depth 16, width 1, 16x16 images, batch 2: every gradient in full
   blocks.safetensors   each kind of residual block of WRN-28-2 alone, forward and backward
+  group_norm.safetensors  group norm + ReLU alone, forward and backward, four shapes
   losses.safetensors   ten steps of Nesterov SGD: losses, and the small net's final state
   numbers.safetensors  f32 -> bf16, f32 -> f16 and f16 -> f32 conversions, as bit patterns
   memory.safetensors   parameter count and bytes that autograd saves, WRN-28-2 at batch 100
@@ -356,6 +357,43 @@ def dump_blocks():
     d.write("blocks")
 
 
+# ---- group norm ----------------------------------------------------------------------------------
+
+# images, channels, height, width, groups
+GROUP_NORMS = [(2, 16, 5, 3, 2), (3, 32, 4, 4, 4), (2, 24, 5, 6, 3), (1, 64, 4, 4, 1)]
+
+
+def group_norm_run(case, fills, dtype):
+    n, c, h, w, groups = case
+    shapes = dict(input=(n, c, h, w), weight=(c,), bias=(c,))
+    t = {k: fills[k].array(s).to(dtype).requires_grad_() for k, s in shapes.items()}
+    z = F.group_norm(t["input"], groups, t["weight"], t["bias"], eps=1e-5)
+    out = F.relu(z)
+    out.backward(fills["output_grad"].array(out.shape).to(dtype))
+    return t, z.detach().double(), out
+
+
+def dump_group_norm():
+    d = Dump()
+    for seed, case in enumerate(GROUP_NORMS, 31):
+        p = "n%d_c%d_%dx%d_g%d." % case
+        fills = dict(input=Fill(1024 * seed + IMAGES, 1.0, 2.0), weight=Fill(1024 * seed, 1.0, 0.5),
+                     bias=Fill(1024 * seed + 1, 0.0, 0.5),
+                     output_grad=Fill(1024 * seed + OUTPUT_GRAD, 0.0, 1.0))
+        (a, z64, out64), (b, z32, out32) = (group_norm_run(case, fills, t)
+                                            for t in (torch.float64, torch.float32))
+        found = margins([z64], [z32])
+        assert float(found["least_relu_input"]) > 1e-5, "a ReLU input is too near 0"
+        d.meta[p[:-1]] = ", ".join(f"{k} {v}" for k, v in dict(seed=seed, **found).items())
+        for k in ("input", "weight", "bias"):
+            d.fill(p + k, fills[k], a[k].shape)
+        d.fill(p + "output_grad", fills["output_grad"], out64.shape)
+        d.pair(p + "output", out64, out32, keep_f32=False)
+        for k in ("input", "weight", "bias"):
+            d.pair(p + k + ".grad", a[k].grad, b[k].grad, keep_f32=False)
+    d.write("group_norm")
+
+
 # ---- training ------------------------------------------------------------------------------------
 
 STEPS, STEP_BATCH = 10, 8
@@ -480,6 +518,7 @@ def main():
     for name in NETS:
         dump_net(name)
     dump_blocks()
+    dump_group_norm()
     dump_losses()
     dump_numbers()
     dump_memory()

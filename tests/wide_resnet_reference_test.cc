@@ -121,9 +121,9 @@ void expect_block(const BlockCase& c, Dtype dtype, double bound) {
   const std::unique_ptr<ParameterStore> store = make_dense_store();
   RunningStatistics running;
   WideResNet::Block block;
-  block.bn1 = BatchNormReluLayer(*store, running, "bn1", c.channels_in);
+  block.bn1 = NormReluLayer(Norm::batch, *store, running, "bn1", c.channels_in);
   block.conv1 = ConvolutionLayer(*store, "conv1", c.channels_in, c.channels_out, 3, c.stride, true);
-  block.bn2 = BatchNormReluLayer(*store, running, "bn2", c.channels_out);
+  block.bn2 = NormReluLayer(Norm::batch, *store, running, "bn2", c.channels_out);
   block.conv2 = ConvolutionLayer(*store, "conv2", c.channels_out, c.channels_out, 3, 1, true);
   block.has_shortcut = c.channels_in != c.channels_out || c.stride != 1;
   if (block.has_shortcut)

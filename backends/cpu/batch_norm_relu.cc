@@ -4,6 +4,7 @@
 #include "backends/cpu/channel_statistics.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/masked_gradient.h"
+#include "backends/cpu/normalize.h"
 #include "backends/cpu/slices.h"
 #include "core/ledger.h"
 
@@ -24,8 +25,8 @@ class CpuBatchNormRelu final : public BatchNormRelu {
     });
   }
 
-  void reduce(const float* statistics, float* mean, float* inverse_deviation,
-              float* running) const override {
+  void reduce(const float* statistics, float* mean, float* inverse_deviation, float* running,
+              float momentum) const override {
     const auto pixels = static_cast<double>(d_.pixels());
     const double count = pixels * static_cast<double>(d_.images);
     for (std::int64_t c = 0; c < d_.channels; ++c) {
@@ -44,8 +45,8 @@ class CpuBatchNormRelu final : public BatchNormRelu {
       const double unbiased = count > 1 ? squares / (count - 1) : squares / count;
       float& running_mean = running[c];
       float& running_variance = running[d_.channels + c];
-      running_mean += kMomentum * (mean[c] - running_mean);
-      running_variance += kMomentum * (static_cast<float>(unbiased) - running_variance);
+      running_mean += momentum * (mean[c] - running_mean);
+      running_variance += momentum * (static_cast<float>(unbiased) - running_variance);
     }
   }
 
@@ -58,30 +59,8 @@ class CpuBatchNormRelu final : public BatchNormRelu {
                const float* beta, void* y) const override {
     for_images(x, [&](auto* image, std::int64_t n) {
       using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
-      T* out = static_cast<T*>(y) + n * d_.pixels() * d_.channels;
-      for_channel_groups(
-          d_.channels,
-          [&](std::int64_t c, auto group) {
-            constexpr int kGroup = decltype(group)::value;
-            Lanes scale[kGroup], m[kGroup], shift[kGroup];
-            for (int g = 0; g < kGroup; ++g) {
-              const std::int64_t at = c + g * kLanes;
-              scale[g] = load(inverse_deviation + at) * load(gamma + at);
-              m[g] = load(mean + at), shift[g] = load(beta + at);
-            }
-            for (std::int64_t i = c; i < d_.pixels() * d_.channels; i += d_.channels)
-              for (int g = 0; g < kGroup; ++g) {
-                const Lanes v = load(image + i + g * kLanes);
-                store(out + i + g * kLanes, max((v - m[g]) * scale[g] + shift[g], Lanes{}));
-              }
-          },
-          [&](std::int64_t c) {
-            const float scale = inverse_deviation[c] * gamma[c];
-            for (std::int64_t i = c; i < d_.pixels() * d_.channels; i += d_.channels) {
-              const float value = (static_cast<float>(image[i]) - mean[c]) * scale + beta[c];
-              out[i] = T(value > 0 ? value : 0.0f);
-            }
-          });
+      normalize_relu(image, static_cast<T*>(y) + n * d_.pixels() * d_.channels, d_.pixels(),
+                     d_.channels, mean, inverse_deviation, gamma, beta);
     });
   }
 
@@ -138,35 +117,10 @@ class CpuBatchNormRelu final : public BatchNormRelu {
                       void* dx, bool accumulate) const {
     for_images(x, [&](auto* image, std::int64_t n) {
       using T = std::remove_const_t<std::remove_pointer_t<decltype(image)>>;
-      const std::int64_t first = n * d_.pixels() * d_.channels, size = d_.pixels() * d_.channels;
-      const T* gradient = static_cast<const T*>(dy) + first;
-      T* out = static_cast<T*>(dx) + first;
-      const float *a = coefficients, *b = a + d_.channels, *k = b + d_.channels;
-      for_channel_groups(
-          d_.channels,
-          [&](std::int64_t c, auto group) {
-            constexpr int kGroup = decltype(group)::value;
-            Lanes m[kGroup], va[kGroup], vb[kGroup], vk[kGroup];
-            for (int g = 0; g < kGroup; ++g) {
-              const std::int64_t at = c + g * kLanes;
-              m[g] = load(mean + at), va[g] = load(a + at), vb[g] = load(b + at),
-              vk[g] = load(k + at);
-            }
-            for (std::int64_t i = c; i < size; i += d_.channels)
-              for (int g = 0; g < kGroup; ++g) {
-                const std::int64_t at = i + g * kLanes;
-                const Lanes value =
-                    load(gradient + at) * va[g] - (load(image + at) - m[g]) * vb[g] - vk[g];
-                store(out + at, accumulate ? load(out + at) + value : value);
-              }
-          },
-          [&](std::int64_t c) {
-            for (std::int64_t i = c; i < size; i += d_.channels) {
-              const float value = static_cast<float>(gradient[i]) * a[c] -
-                                  (static_cast<float>(image[i]) - mean[c]) * b[c] - k[c];
-              out[i] = T(accumulate ? static_cast<float>(out[i]) + value : value);
-            }
-          });
+      const std::int64_t first = n * d_.pixels() * d_.channels;
+      normalized_input_gradient(image, static_cast<const T*>(dy) + first,
+                                static_cast<T*>(dx) + first, accumulate, d_.pixels(), d_.channels,
+                                mean, coefficients);
     });
   }
 

@@ -62,6 +62,9 @@ class CpuBackend final : public Backend {
   const BatchNormRelu& batch_norm_relu(const BatchNormReluDescriptor& d) override {
     return cached(batch_norms_, d, [&] { return make_batch_norm_relu(d, pool_); });
   }
+  const GroupNormRelu& group_norm_relu(const GroupNormReluDescriptor& d) override {
+    return cached(group_norms_, d, [&] { return make_group_norm_relu(d, pool_); });
+  }
   const GlobalAveragePool& global_average_pool(const GlobalAveragePoolDescriptor& d) override {
     return cached(pools_, d, [&] { return make_global_average_pool(d, pool_); });
   }
@@ -87,6 +90,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   std::map<ConvolutionDescriptor, std::unique_ptr<Convolution>> convolutions_;
   std::map<BatchNormReluDescriptor, std::unique_ptr<BatchNormRelu>> batch_norms_;
+  std::map<GroupNormReluDescriptor, std::unique_ptr<GroupNormRelu>> group_norms_;
   std::map<GlobalAveragePoolDescriptor, std::unique_ptr<GlobalAveragePool>> pools_;
   std::map<LinearDescriptor, std::unique_ptr<Linear>> linears_;
   std::map<SoftmaxCrossEntropyDescriptor, std::unique_ptr<SoftmaxCrossEntropy>> losses_;

@@ -10,6 +10,7 @@ namespace memfloor::cpu {
 
 std::unique_ptr<Convolution> make_convolution(const ConvolutionDescriptor&, ThreadPool&);
 std::unique_ptr<BatchNormRelu> make_batch_norm_relu(const BatchNormReluDescriptor&, ThreadPool&);
+std::unique_ptr<GroupNormRelu> make_group_norm_relu(const GroupNormReluDescriptor&, ThreadPool&);
 std::unique_ptr<GlobalAveragePool> make_global_average_pool(const GlobalAveragePoolDescriptor&,
                                                             ThreadPool&);
 std::unique_ptr<Linear> make_linear(const LinearDescriptor&);

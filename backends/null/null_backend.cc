@@ -20,13 +20,21 @@ class NullBatchNormRelu final : public BatchNormRelu {
  public:
   explicit NullBatchNormRelu(const BatchNormRelu& target) { plan_ = target.plan(); }
   void statistics(const void*, float*) const override {}
-  void reduce(const float*, float*, float*, float*) const override {}
+  void reduce(const float*, float*, float*, float*, float) const override {}
   void inverse_running_deviation(const float*, float*) const override {}
   void forward(const void*, const float*, const float*, const float*, const float*,
                void*) const override {}
   void mask_gradient(const MaskedGradientSums&, void*) const override {}
   void backward(const void*, const void*, const float*, const float*, const float*, const float*,
                 void*, bool, float*, float*, void*) const override {}
+};
+
+class NullGroupNormRelu final : public GroupNormRelu {
+ public:
+  explicit NullGroupNormRelu(const GroupNormRelu& target) { plan_ = target.plan(); }
+  void forward(const void*, const float*, const float*, void*, float*, void*) const override {}
+  void backward(const void*, const void*, const float*, const float*, void*, void*, bool, float*,
+                float*, void*) const override {}
 };
 
 class NullGlobalAveragePool final : public GlobalAveragePool {
@@ -77,6 +85,11 @@ class NullBackend final : public Backend {
     if (!slot) slot = std::make_unique<NullBatchNormRelu>(target_->batch_norm_relu(d));
     return *slot;
   }
+  const GroupNormRelu& group_norm_relu(const GroupNormReluDescriptor& d) override {
+    auto& slot = group_norms_[d];
+    if (!slot) slot = std::make_unique<NullGroupNormRelu>(target_->group_norm_relu(d));
+    return *slot;
+  }
   const GlobalAveragePool& global_average_pool(const GlobalAveragePoolDescriptor&) override {
     return pool_;
   }
@@ -92,6 +105,7 @@ class NullBackend final : public Backend {
   std::shared_ptr<Backend> target_;
   std::map<ConvolutionDescriptor, std::unique_ptr<NullConvolution>> convolutions_;
   std::map<BatchNormReluDescriptor, std::unique_ptr<NullBatchNormRelu>> batch_norms_;
+  std::map<GroupNormReluDescriptor, std::unique_ptr<NullGroupNormRelu>> group_norms_;
   NullGlobalAveragePool pool_;
   NullLinear linear_;
   NullSoftmaxCrossEntropy loss_;
