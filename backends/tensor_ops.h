@@ -13,7 +13,16 @@ namespace memfloor {
 struct UpdateStep {
   float learning_rate = 0;
   float gradient_scale = 1;  // the stored gradient is the true one times this (the loss scale)
+  // Of stochastic rounding: the run's seed, and how many updates there were before.
+  std::uint32_t seed = 0;
+  std::int64_t number = 0;
 };
+
+/// How an update rounds weights and state that are stored in 16 bits. Stochastic: to one of the two
+/// neighbours, with the probabilities that make the mean exact, so that steps far below half a unit
+/// in the last place are not lost. It leaves representable values alone and becomes infinite only
+/// where rounding to nearest does.
+enum class Rounding : std::uint8_t { nearest, stochastic };
 
 /// The flat arrays of one update, all of `elements` elements.
 struct UpdateArrays {
@@ -25,6 +34,10 @@ struct UpdateArrays {
   float* master = nullptr;  // if not null: the weights that move; `weights` is their rounded copy
   const void* gradient = nullptr;
   std::array<void*, kMaxStates> state{};
+  Rounding rounding = Rounding::nearest;
+  // Stochastic rounding draws by (update number, element, which array, stream): slabs have a stream
+  // each, so that equal positions in different slabs round independently.
+  std::uint32_t stream = 0;
 };
 
 /// SGD with momentum as PyTorch has it; L2 weight decay is coupled (added to the gradient):
@@ -61,7 +74,8 @@ class TensorOps {
   virtual void unpack_gradient(const float* dw, const WeightLayout& layout, void* gradient,
                                Dtype to, bool accumulate) = 0;
 
-  /// state[0] is the momentum. The arithmetic is FP32 whatever the arrays' formats are.
+  /// state[0] is the momentum. The arithmetic is FP32 whatever the arrays' formats are; what is
+  /// stored in 16 bits is rounded once.
   virtual void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) = 0;
 
   /// Interleaved RGB bytes to (value / 255 - mean) / deviation, channel by channel.

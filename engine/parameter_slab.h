@@ -1,5 +1,6 @@
-// A slab of parameters: weights, their gradients and their optimizer state, each one flat array in
-// the format that the precision policy gives its role. Stores cut slabs into parameters.
+// A slab of parameters: weights, their gradients and their optimizer state (FP32 master weights
+// included), each one flat array in the format that the precision policy gives its role. Stores cut
+// slabs into parameters.
 #pragma once
 
 #include <string>
@@ -22,7 +23,8 @@ struct StateTensor {
 class ParameterSlab {
  public:
   /// Contents are indeterminate. `name` tells its tensors apart from other slabs': "weights" of an
-  /// unnamed slab are "<name>.weights" of a named one.
+  /// unnamed slab are "<name>.weights" of a named one, and their stochastic rounding is
+  /// independent.
   void allocate(Ledger& ledger, TensorOps& ops, std::int64_t elements,
                 const PrecisionPolicy& formats, int optimizer_states, std::string name);
 
@@ -33,9 +35,11 @@ class ParameterSlab {
   void* weights(std::int64_t offset = 0) const { return at(weights_, offset); }
   void* gradients(std::int64_t offset = 0) const { return at(gradients_, offset); }
 
-  /// Writes initial or imported weights; `fill` is handed host memory for `count` floats, in order.
+  /// Writes initial or imported weights, and their masters; `fill` is handed host memory for
+  /// `count` floats, in order.
   void write_weights(std::int64_t offset, std::int64_t count,
                      const std::function<void(float* host)>& fill);
+  /// As forward reads them, not the masters.
   void read_weights(std::int64_t offset, std::int64_t count, float* to) const;
   void read_gradients(std::int64_t offset, std::int64_t count, float* to) const;
 
@@ -56,7 +60,7 @@ class ParameterSlab {
   PrecisionPolicy formats_;
   TensorOps* ops_ = nullptr;
   std::int64_t elements_ = 0;
-  Tensor weights_, gradients_;
+  Tensor weights_, master_, gradients_;  // no master: empty
   std::vector<Tensor> states_;
 };
 

@@ -89,7 +89,7 @@ double accuracy_risk(const RunSpec& spec) {
   if (spec.microbatch < spec.batch_size)
     points += interpolate({{0, 4.6}, {1, 2.3}, {2.32, 0.7}, {4.64, 0.1}, {6.64, 0}},
                           std::log2(static_cast<double>(spec.microbatch)));
-  const PrecisionPolicy precision = make_precision(spec.precision);
+  const PrecisionPolicy precision = make_precision(spec.precision, spec.rounding);
   if (precision.activation != Dtype::f32) points += 0.05;
   if (precision.optimizer_state != Dtype::f32) points += 0.1;
   return points;

@@ -60,6 +60,9 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (command != "evaluate" && spec.norm == "batch" && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
                            " samples, which is another training than over the whole minibatch"));
+  if (outcome && outcome->state.skipped > 0)
+    notes.push_back(concat("minibatches skipped because gradients overflowed FP16: ",
+                           outcome->state.skipped, " of ", outcome->state.minibatches()));
   // Peaks cover the whole run, the prediction one number of threads.
   if (outcome && outcome->state.threads.size() > 1)
     notes.push_back(

@@ -34,7 +34,16 @@ const std::vector<SpecKey>& spec_keys() {
       {"data_dir", &RunSpec::data_dir, "folder that holds the data set's files",
        Json::empty_is_null},
       {"device", &RunSpec::device, "cpu"},
-      {"precision", &RunSpec::precision, "fp32 or bf16_mixed"},
+      {"precision", &RunSpec::precision,
+       "fp32; fp16, bf16: all in 16 bits; fp16_master, bf16_master; fp16_mixed, bf16_mixed"},
+      {"rounding", &RunSpec::rounding,
+       "of 16-bit weights and state: nearest or stochastic (default: the precision's)",
+       Json::empty_is_null},
+      {"loss_scale", &RunSpec::loss_scale,
+       "where dynamic loss scaling begins (default: 128 in the fp16 modes, else none)",
+       Json::zero_is_null},
+      {"loss_scale_window", &RunSpec::loss_scale_window,
+       "minibatches without an overflow after which the loss scale doubles"},
       {"norm", &RunSpec::norm, "batch, or group: independent of batch and microbatch"},
       {"sparsity", &RunSpec::sparsity,
        "share of the residual blocks' 3x3 weights that are zero; 0: off"},
@@ -235,7 +244,10 @@ RunSpec validated(RunSpec spec) {
     if (!good) throw InputError(concat(sentence...));
   };
   make_model_config(spec.model);  // throws with its own sentence
-  make_precision(spec.precision);
+  const PrecisionPolicy precision = make_precision(spec.precision, spec.rounding);
+  require(spec.loss_scale_window >= 1, "--loss-scale-window is at least 1, not ",
+          spec.loss_scale_window);
+  make_loss_scaler(precision, spec.loss_scale, spec.loss_scale_window);
   check_checkpoint(spec);
   make_norm(spec.norm);
   require(spec.device == "cpu", "--device '", spec.device,
@@ -281,8 +293,8 @@ RunSpec validated(RunSpec spec) {
 std::string case_name(const RunSpec& spec) {
   const nlohmann::json mine = to_json(spec), defaults = to_json(validated(RunSpec{}));
   std::string name = "model=" + spec.model + "/data=" + spec.data;
-  for (const char* key :
-       {"device", "precision", "norm", "sparsity", "batch_size", "microbatch", "checkpoint"}) {
+  for (const char* key : {"device", "precision", "rounding", "norm", "sparsity", "batch_size",
+                          "microbatch", "checkpoint"}) {
     if (mine[key] == defaults[key]) continue;
     if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
     name += concat("/", key, "=",

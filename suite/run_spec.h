@@ -18,6 +18,9 @@ struct RunSpec {
   std::string device = "cpu";
   std::string precision = "fp32";
   std::string norm = "batch";
+  std::string rounding;                    // empty: the precision's own
+  double loss_scale = 0;                   // where it begins; 0: the precision's own
+  std::int64_t loss_scale_window = 16384;  // minibatches without an overflow before it doubles
   double sparsity = 0;
   std::int64_t batch_size = 100;
   std::int64_t microbatch = 0;  // before validate(): 0 = the batch size

@@ -47,7 +47,11 @@ void write_snapshot(const std::string& path, const TrainingState& state, Trainer
   SafetensorsWriter writer;
   for (const auto& tensor : tensors_of(trainer))
     writer.add(tensor.name, stored_type_of(tensor.dtype), {tensor.elements}, tensor.data);
+  const LossScale& scale = trainer.loss_scaler().state();
   const json progress{{"updates", state.updates},
+                      {"skipped", state.skipped},
+                      {"loss_scale", scale.scale},
+                      {"clean_minibatches", scale.clean_minibatches},
                       {"epoch_loss", state.epoch_totals.loss},
                       {"epoch_correct", state.epoch_totals.correct},
                       {"epoch_samples", state.epoch_totals.samples},
@@ -80,6 +84,9 @@ TrainingState read_snapshot(const std::string& path, Trainer& trainer) {
   try {
     const json progress = text("progress");
     progress.at("updates").get_to(state.updates);
+    progress.at("skipped").get_to(state.skipped);
+    trainer.loss_scaler().resume_from({progress.at("loss_scale").get<float>(),
+                                       progress.at("clean_minibatches").get<std::int64_t>()});
     const json& loss = progress.at("epoch_loss");  // null, as JSON has it, once it diverged
     state.epoch_totals.loss =
         loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();

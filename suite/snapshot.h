@@ -13,9 +13,12 @@ namespace memfloor {
 /// How far a training has come.
 struct TrainingState {
   std::int64_t updates = 0;
-  Totals epoch_totals;  // of the current epoch, so far
+  std::int64_t skipped = 0;  // minibatches whose update an overflow forbade
+  Totals epoch_totals;       // of the current epoch's updates, so far
   nlohmann::json curve = nlohmann::json::array();
   std::set<std::int64_t> threads;  // every number of threads it ran with; workspace depends on it
+
+  std::int64_t minibatches() const { return updates + skipped; }
 };
 
 void write_snapshot(const std::string& path, const TrainingState& state, Trainer& trainer);

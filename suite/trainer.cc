@@ -30,8 +30,8 @@ Trainer::Trainer(const RunSpec& spec, const WideResNetConfig& config, const Imag
       data_(data),
       format_{config.image_height, config.image_width, config.image_channels, config.classes},
       backend_(backend),
-      precision_(make_precision(spec.precision)),
-      scaler_(make_loss_scaler(precision_)),
+      precision_(make_precision(spec.precision, spec.rounding)),
+      scaler_(make_loss_scaler(precision_, spec.loss_scale, spec.loss_scale_window)),
       batch_plan_(make_batch_plan(spec.batch_size, spec.microbatch)),
       optimizer_(std::make_unique<Sgd>(Recipe::kMomentum, Recipe::kWeightDecay, true)),
       ledger_(std::move(memory)),
@@ -89,7 +89,8 @@ Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
   request.minibatch_start = minibatch.start;
   request.shuffle = spec_.order == "shuffled";
   request.augment = spec_.augment;
-  const float gradient_scale = scaler_->scale() / static_cast<float>(minibatch.samples);
+  const float loss_scale = scaler_->scale();
+  const float gradient_scale = loss_scale / static_cast<float>(minibatch.samples);
 
   for (const Part& part : batch_plan_->parts(minibatch.samples)) {
     Tape tape;
@@ -107,13 +108,14 @@ Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
     work.recomputed_bytes += ctx.work.recomputed_bytes;
   }
 
-  const bool finite = !scaler_->checks() || parameters_->gradients_finite();
-  if (scaler_->accept(finite)) {
-    parameters_->update(*optimizer_, {learning_rate, scaler_->scale()});
+  Totals totals = read_sums(minibatch.samples);
+  totals.updated = scaler_->accept(!scaler_->checks() || parameters_->gradients_finite());
+  if (totals.updated) {
+    parameters_->update(*optimizer_, {learning_rate, loss_scale, request.seed, updates_});
     running_.commit();
     parameters_->after_update(++updates_);
   }
-  return read_sums(minibatch.samples);
+  return totals;
 }
 
 std::int64_t Trainer::evaluation_part() const {
@@ -178,7 +180,7 @@ Totals Trainer::forward_backward(const float* images, const std::int32_t* labels
 Totals Trainer::read_sums(std::int64_t samples) {
   LossSums sums;
   backend_.tensor_ops().download(&sums, sums_.data(), sizeof sums);
-  return {sums.loss, sums.correct, samples};
+  return {sums.loss, sums.correct, samples, true};
 }
 
 }  // namespace memfloor

@@ -19,6 +19,7 @@ namespace memfloor {
 struct Totals {
   double loss = 0;
   std::int64_t correct = 0, samples = 0;
+  bool updated = true;  // by train(): false where an overflow forbade it and nothing has changed
 
   void add(const Totals& other) {
     loss += other.loss, correct += other.correct, samples += other.samples;
@@ -45,7 +46,7 @@ class Trainer {
   /// Goes on after so many updates, whose results have been read back.
   void resume_after(std::int64_t updates) { updates_ = updates; }
 
-  /// Forward, backward, update.
+  /// Forward, backward, update. Throws Error where overflows have driven the loss scale to nothing.
   Totals train(const Minibatch& minibatch, float learning_rate);
   /// Test samples [first, first + count), count at most evaluation_part().
   Totals evaluate(std::int64_t first, std::int64_t count);
@@ -66,6 +67,7 @@ class Trainer {
   const Ledger& ledger() const { return ledger_; }
   ParameterStore& parameters() { return *parameters_; }
   RunningStatistics& running() { return running_; }
+  LossScaler& loss_scaler() { return *scaler_; }
   TensorOps& ops() { return backend_.tensor_ops(); }
   const RunSpec& spec() const { return spec_; }
 

@@ -57,29 +57,31 @@ class StepTimes {
   std::size_t count_ = 0;
 };
 
-// Appends a line for every update; a resumed run first drops the lines it will write again, in
+// Appends a line for every minibatch; a resumed run first drops the lines it will write again, in
 // place: killed at any moment, it has lost none of the others.
 class LossLog {
  public:
-  LossLog(const std::string& path, std::int64_t updates_done) : path_(path) {
+  LossLog(const std::string& path, std::int64_t minibatches_done) : path_(path) {
     if (path.empty()) return;
-    if (updates_done > 0) {
+    if (minibatches_done > 0) {
       std::ifstream old(path);
       std::uintmax_t kept_bytes = 0;
       std::string line;
-      for (std::int64_t i = 0; i < updates_done && std::getline(old, line); ++i)
+      for (std::int64_t i = 0; i < minibatches_done && std::getline(old, line); ++i)
         kept_bytes += line.size() + 1;
       std::error_code ignored;  // no such file: open() makes it
       std::filesystem::resize_file(path, kept_bytes, ignored);
     }
-    file_.open(path, updates_done > 0 ? std::ios::app : std::ios::trunc);
+    file_.open(path, minibatches_done > 0 ? std::ios::app : std::ios::trunc);
     check();
   }
-  void add(std::int64_t update, double loss, float learning_rate) {
+  // `update` is the number of the minibatch's update, or of the next one where there was none.
+  void add(std::int64_t update, const Totals& totals, float learning_rate) {
     if (path_.empty()) return;
-    file_ << nlohmann::json{{"update", update}, {"loss", loss}, {"learning_rate", learning_rate}}
-                 .dump()
-          << std::endl;
+    nlohmann::json line{
+        {"update", update}, {"loss", totals.mean_loss()}, {"learning_rate", learning_rate}};
+    if (!totals.updated) line["skipped"] = true;
+    file_ << line.dump() << std::endl;
     check();
   }
 
@@ -125,10 +127,15 @@ TrainingRun::TrainingRun(Session& session, TrainingOptions options)
   if (spec.max_steps > 0) total_updates_ = std::min(total_updates_, spec.max_steps);
 }
 
-Minibatch TrainingRun::minibatch(std::int64_t update) const {
+bool TrainingRun::done(const TrainingState& state) const {
+  return state.updates >= total_updates_ ||
+         state.minibatches() >= session_.spec.epochs * updates_per_epoch_;
+}
+
+Minibatch TrainingRun::minibatch(std::int64_t number) const {
   const std::int64_t batch = session_.spec.batch_size;
-  const std::int64_t start = update % updates_per_epoch_ * batch;
-  return {update, update / updates_per_epoch_, start, std::min(batch, session_.size.train - start)};
+  const std::int64_t start = number % updates_per_epoch_ * batch;
+  return {number, number / updates_per_epoch_, start, std::min(batch, session_.size.train - start)};
 }
 
 float TrainingRun::learning_rate(std::int64_t update) const {
@@ -143,7 +150,8 @@ TrainingOutcome TrainingRun::run() {
   const bool may_snapshot = !options_.snapshot_path.empty();
   if (options_.resume && std::filesystem::exists(options_.snapshot_path)) {
     state = read_snapshot(options_.snapshot_path, trainer);
-    if (state.updates < 1 || state.updates > total_updates_)
+    if (state.updates < 0 || state.skipped < 0 || state.minibatches() < 1 ||
+        state.updates > total_updates_)
       throw InputError(concat("the snapshot '", options_.snapshot_path,
                               "' is damaged: it is after ", "update ", state.updates, " of ",
                               total_updates_, "; delete it to start anew"));
@@ -153,8 +161,8 @@ TrainingOutcome TrainingRun::run() {
   state.threads.insert(session_.spec.threads);
 
   ProgressLine progress(total_updates_, state.updates);
-  if (state.updates > 0) progress.say(concat("continuing after update ", state.updates));
-  LossLog loss_log(options_.loss_log, state.updates);
+  if (state.minibatches() > 0) progress.say(concat("continuing after update ", state.updates));
+  LossLog loss_log(options_.loss_log, state.minibatches());
   const InterruptGuard guard;
   StepTimes times;
   const auto snapshot = [&] {
@@ -165,22 +173,30 @@ TrainingOutcome TrainingRun::run() {
     }
   };
 
-  while (state.updates < total_updates_) {
-    const Minibatch batch = minibatch(state.updates);
+  while (!done(state)) {
+    const Minibatch batch = minibatch(state.minibatches());
     const float rate = learning_rate(state.updates);
     const auto start = std::chrono::steady_clock::now();
     const Totals totals = trainer.train(batch, rate);
     times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    state.epoch_totals.add(totals);
-    ++state.updates;
-    loss_log.add(state.updates, totals.mean_loss(), rate);
+    loss_log.add(state.updates + 1, totals, rate);
+    if (totals.updated) {
+      ++state.updates;
+      state.epoch_totals.add(totals);
+    } else {
+      ++state.skipped;
+      progress.say(
+          concat("minibatch ", state.minibatches(),
+                 ": its gradients overflow FP16, so it changes nothing; the loss scale is now ",
+                 trainer.loss_scaler().scale()));
+    }
     progress.show(
         state.updates,
         concat("epoch ", batch.epoch + 1, "  loss ", fixed(state.epoch_totals.mean_loss(), 3), "  ",
                fixed(static_cast<double>(session_.spec.batch_size) / times.median(), 0),
                " images/s "));
 
-    if (state.updates % updates_per_epoch_ == 0 || state.updates == total_updates_) {
+    if (state.minibatches() % updates_per_epoch_ == 0 || done(state)) {
       const Totals test = evaluate_all(trainer, session_.size.test);
       state.curve.push_back({{"epoch", batch.epoch + 1},
                              {"train_loss", state.epoch_totals.mean_loss()},
@@ -194,7 +210,8 @@ TrainingOutcome TrainingRun::run() {
       state.epoch_totals = {};
     }
     outcome.interrupted = interrupted != 0;
-    const bool due = options_.snapshot_every > 0 && state.updates % options_.snapshot_every == 0;
+    const bool due =
+        options_.snapshot_every > 0 && state.minibatches() % options_.snapshot_every == 0;
     if (may_snapshot && (due || outcome.interrupted)) snapshot();
     if (outcome.interrupted) break;
   }

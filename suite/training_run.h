@@ -12,10 +12,10 @@ namespace memfloor {
 
 struct TrainingOptions {
   std::string snapshot_path;        // empty: none
-  std::int64_t snapshot_every = 0;  // updates; 0: only when interrupted
+  std::int64_t snapshot_every = 0;  // minibatches; 0: only when interrupted
   bool resume = false;              // continue from snapshot_path, where it exists
   std::string
-      loss_log;  // one JSON object a line and update: {"update": 1, "loss": ...}; empty: none
+      loss_log;  // one JSON object a line and minibatch: {"update": 1, "loss": ...}; empty: none
 };
 
 struct TrainingOutcome {
@@ -32,13 +32,15 @@ class TrainingRun {
   std::int64_t total_updates() const { return total_updates_; }
 
  private:
-  Minibatch minibatch(std::int64_t update) const;
+  // After its epochs or its updates, whichever come first: skipped minibatches count in epochs.
+  bool done(const TrainingState& state) const;
+  Minibatch minibatch(std::int64_t number) const;
   float learning_rate(std::int64_t update) const;
 
   Session& session_;
   TrainingOptions options_;
   const Recipe& recipe_;
-  std::int64_t updates_per_epoch_, total_updates_;
+  std::int64_t updates_per_epoch_, total_updates_;  // where none is skipped
 };
 
 /// Re-estimates the batch-norm statistics for evaluation, as the spec's bn_recalibrate says.

@@ -10,7 +10,8 @@
 #include "techniques/checkpointing/blocks.h"
 #include "techniques/checkpointing/normalization.h"
 #include "techniques/microbatching/fixed_parts.h"
-#include "techniques/precision/mixed.h"
+#include "techniques/precision/loss_scaling.h"
+#include "techniques/precision/sixteen_bits.h"
 
 namespace memfloor {
 namespace {
@@ -21,7 +22,12 @@ using Registry = std::map<std::string, std::function<T()>>;
 const Registry<PrecisionPolicy>& precisions() {
   static const Registry<PrecisionPolicy> registry{
       {"fp32", [] { return PrecisionPolicy{}; }},
-      {"bf16_mixed", bf16_mixed},
+      {"fp16", [] { return pure(Dtype::f16); }},
+      {"bf16", [] { return pure(Dtype::bf16); }},
+      {"fp16_master", [] { return with_masters(Dtype::f16); }},
+      {"bf16_master", [] { return with_masters(Dtype::bf16); }},
+      {"fp16_mixed", [] { return mixed(Dtype::f16); }},
+      {"bf16_mixed", [] { return mixed(Dtype::bf16); }},
   };
   return registry;
 }
@@ -78,11 +84,20 @@ CutRule make_cut_rule(const std::string& level, const Chain& chain) {
 
 }  // namespace
 
-PrecisionPolicy make_precision(const std::string& name) {
-  return look_up(precisions(), name, "precision");
+PrecisionPolicy make_precision(const std::string& name, const std::string& rounding) {
+  PrecisionPolicy policy = look_up(precisions(), name, "precision");
+  policy.name = name;
+  if (!rounding.empty()) set_rounding(policy, rounding);
+  return policy;
 }
 
-std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy&) {
+std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision, double initial_scale,
+                                             std::int64_t window) {
+  if (precision.activation == Dtype::f16)
+    return std::make_unique<DynamicLossScaler>(initial_scale, window);
+  if (initial_scale != 0)
+    throw InputError(concat("--loss-scale is for the fp16 modes; --precision ", precision.name,
+                            " keeps FP32's exponent range, so nothing underflows"));
   return std::make_unique<LossScaler>();
 }
 

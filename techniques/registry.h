@@ -15,8 +15,12 @@
 namespace memfloor {
 
 // Each throws InputError for a name it does not know, listing those it does.
-PrecisionPolicy make_precision(const std::string& name);
-std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision);
+/// `rounding`: nearest, stochastic, or empty for the mode's own.
+PrecisionPolicy make_precision(const std::string& name, const std::string& rounding = "");
+/// `initial_scale` 0: the mode's default. FP16 activations have dynamic loss scaling, which doubles
+/// the scale after `window` minibatches without an overflow; other modes have none.
+std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision, double initial_scale,
+                                             std::int64_t window);
 std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t microbatch);
 /// "none", a plan in the form of segment_tree.h, or rules from the top of its tree down, as in
 /// "segments:4/blocks/normalization". For `chain`, which the plan must not outlive.

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "core/dtype.h"
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || defined(__F16C__)
 #include <immintrin.h>
 #endif
 
@@ -57,6 +57,22 @@ inline Lanes load(const F16* from) {
 inline void store(F16* to, Lanes v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
                       _mm512_cvtps_ph(reinterpret_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined(__F16C__)
+inline Lanes load(const F16* from) {
+  const auto* halves = reinterpret_cast<const __m128i*>(from);
+  const __m256 values[2] = {_mm256_cvtph_ps(_mm_loadu_si128(halves)),
+                            _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
+  Lanes v;
+  std::memcpy(&v, values, sizeof v);
+  return v;
+}
+inline void store(F16* to, Lanes v) {
+  __m256 values[2];
+  std::memcpy(values, &v, sizeof v);
+  auto* halves = reinterpret_cast<__m128i*>(to);
+  for (int i = 0; i < 2; ++i)
+    _mm_storeu_si128(halves + i, _mm256_cvtps_ph(values[i], _MM_FROUND_TO_NEAREST_INT));
 }
 #else
 inline Lanes load(const F16* from) {

@@ -46,15 +46,17 @@ class BoundPrimitive {
 };
 
 // oneDNN's GEMM-based fallback has fat scratch and allocates behind our back; its reference kernel
-// is slow. Moves to the first implementation that is neither, if there is one.
+// is slow. Moves to the first implementation that is neither, if there is one. For FP16 operands
+// there has to be one: widening to FP32 is better than the others.
 template <class PrimitiveDesc>
-PrimitiveDesc lean_implementation(PrimitiveDesc desc) {
+PrimitiveDesc lean_implementation(PrimitiveDesc desc, Dtype operands) {
   PrimitiveDesc candidate = desc;
   do {
     const std::string name = candidate.impl_info_str();
     if (name.find("gemm") == std::string::npos && name.find("ref") == std::string::npos)
       return candidate;
   } while (candidate.next_impl());
+  if (operands == Dtype::f16) throw dnnl::error(dnnl_unimplemented, "no native FP16 kernel");
   return desc;
 }
 
@@ -99,7 +101,8 @@ class OnednnSlice final : public SliceKernel {
       std::reverse(weights.tap.begin(), weights.tap.end());
     } else {
       const auto hint = forward_primitive(operands(d, d.dtype));
-      const auto data = lean_implementation(backward_data_primitive(operands(d, d.dtype), hint));
+      const auto data =
+          lean_implementation(backward_data_primitive(operands(d, d.dtype), hint), d.dtype);
       bind(dnnl::convolution_backward_data(data), data, {DNNL_ARG_DIFF_DST, data.diff_dst_desc()},
            {DNNL_ARG_WEIGHTS, data.weights_desc()}, {DNNL_ARG_DIFF_SRC, data.diff_src_desc()}, d,
            threads);
@@ -112,7 +115,7 @@ class OnednnSlice final : public SliceKernel {
 
  private:
   void bind_forward(const ConvolutionDescriptor& d, int threads) {
-    const auto forward = lean_implementation(forward_primitive(operands(d, d.dtype)));
+    const auto forward = lean_implementation(forward_primitive(operands(d, d.dtype)), d.dtype);
     bind(dnnl::convolution_forward(forward), forward, {DNNL_ARG_SRC, forward.src_desc()},
          {DNNL_ARG_WEIGHTS, forward.weights_desc()}, {DNNL_ARG_DST, forward.dst_desc()}, d,
          threads);
@@ -132,14 +135,25 @@ class OnednnSlice final : public SliceKernel {
   std::optional<BoundPrimitive> primitive_;
 };
 
+// Images whose input and output, widened, a thread holds at a time: what a second-level cache
+// takes, whatever the batch; at least one.
+std::int64_t widened_images(const ConvolutionDescriptor& d, std::int64_t images) {
+  constexpr std::int64_t kBytes = 256 << 10, kMost = 8;
+  const std::int64_t image_bytes =
+      4 * (d.height * d.width * d.channels_in + d.out_height() * d.out_width() * d.channels_out);
+  return largest_divisor(images, std::clamp<std::int64_t>(kBytes / image_bytes, 1, kMost));
+}
+
 class WidenedSlice final : public SliceKernel {
  public:
   WidenedSlice(const ConvolutionDescriptor& d, SlicePass pass, int threads) : dtype_(d.dtype) {
     ConvolutionDescriptor wide = d;
     wide.dtype = Dtype::f32;
+    wide.images = widened_images(d, d.images);
+    chunks_ = d.images / wide.images;
     kernel_ = std::make_unique<OnednnSlice>(wide, pass, threads);
-    const std::int64_t x = d.images * d.height * d.width * d.channels_in;
-    const std::int64_t y = d.images * d.out_height() * d.out_width() * d.channels_out;
+    const std::int64_t x = wide.images * d.height * d.width * d.channels_in;
+    const std::int64_t y = wide.images * d.out_height() * d.out_width() * d.channels_out;
     in_ = pass == SlicePass::forward ? x : y;
     out_ = pass == SlicePass::forward ? y : x;
     weights = kernel_->weights;
@@ -149,14 +163,18 @@ class WidenedSlice final : public SliceKernel {
            void* scratch) const override {
     auto* wide_in = static_cast<float*>(scratch);
     float* wide_out = wide_in + aligned(in_ * 4) / 4;
-    widen(in, dtype_, wide_in, in_);
-    kernel_->run(thread, wide_in, packed, wide_out, wide_out + aligned(out_ * 4) / 4);
-    narrow(wide_out, dtype_, out, out_);
+    const auto element = static_cast<std::int64_t>(size_of(dtype_));
+    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      widen(static_cast<const char*>(in) + chunk * in_ * element, dtype_, wide_in, in_);
+      kernel_->run(thread, wide_in, packed, wide_out, wide_out + aligned(out_ * 4) / 4);
+      narrow(wide_out, dtype_, static_cast<char*>(out) + chunk * out_ * element, out_);
+    }
   }
 
  private:
   Dtype dtype_;
-  std::int64_t in_, out_;  // elements
+  std::int64_t chunks_;
+  std::int64_t in_, out_;  // elements of a chunk
   std::unique_ptr<SliceKernel> kernel_;
 };
 
@@ -174,7 +192,7 @@ class OnednnWeightGradient final : public WeightGradientKernel {
         break;
       }
     const std::int64_t group_images = d.images / groups_;
-    chunk_ = widened ? largest_divisor(group_images, 4) : group_images;
+    chunk_ = widened ? widened_images(d, group_images) : group_images;
     x_image_ = d.height * d.width * d.channels_in;
     y_image_ = d.out_height() * d.out_width() * d.channels_out;
 
@@ -182,8 +200,8 @@ class OnednnWeightGradient final : public WeightGradientKernel {
     part.images = chunk_;
     if (widened) part.dtype = Dtype::f32;
     const auto hint = forward_primitive(operands(part, part.dtype));
-    const auto desc =
-        lean_implementation(backward_weights_primitive(operands(part, Dtype::f32), hint));
+    const auto desc = lean_implementation(
+        backward_weights_primitive(operands(part, Dtype::f32), hint), part.dtype);
     primitive_.emplace(
         dnnl::convolution_backward_weights(desc),
         std::vector<BoundPrimitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
@@ -256,16 +274,24 @@ auto unless_unimplemented(Dtype dtype, Make&& make) -> decltype(make()) {
   }
 }
 
+// FP16 training came with 3.2; older versions are not asked for it.
+bool onednn_knows(Dtype dtype) {
+  const dnnl_version_t* version = dnnl_version();
+  return dtype != Dtype::f16 || version->major > 3 || (version->major == 3 && version->minor >= 2);
+}
+
 }  // namespace
 
 std::unique_ptr<SliceKernel> make_onednn_slice(const ConvolutionDescriptor& slice, SlicePass pass,
                                                int threads) {
+  if (!onednn_knows(slice.dtype)) return nullptr;
   return unless_unimplemented(slice.dtype,
                               [&] { return std::make_unique<OnednnSlice>(slice, pass, threads); });
 }
 
 std::unique_ptr<WeightGradientKernel> make_onednn_weight_gradient(
     const ConvolutionDescriptor& whole, ThreadPool& pool) {
+  if (!onednn_knows(whole.dtype)) return nullptr;
   // oneDNN 2.6's 16-bit kernel reads scratch that it has not written where an image is one pixel
   // wide and the stride is 2.
   if (whole.dtype != Dtype::f32 && whole.width == 1 && whole.stride == 2) return nullptr;

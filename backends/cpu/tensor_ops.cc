@@ -8,8 +8,8 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/sgd.h"
 #include "backends/cpu/slices.h"
-#include "core/error.h"
 
 namespace memfloor::cpu {
 namespace {
@@ -108,19 +108,8 @@ class CpuTensorOps final : public TensorOps {
   }
 
   void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) override {
-    MEMFLOOR_CHECK(arrays.weight_dtype == Dtype::f32 && arrays.gradient_dtype == Dtype::f32 &&
-                       arrays.state_dtype == Dtype::f32 && !arrays.master,
-                   "SGD in these formats does not exist yet");
-    auto* weights = static_cast<float*>(arrays.weights);
-    const auto* gradient = static_cast<const float*>(arrays.gradient);
-    auto* momentum = static_cast<float*>(arrays.state[0]);
     pieces(arrays.elements, [&](std::int64_t begin, std::int64_t count) {
-      for (std::int64_t i = begin; i < begin + count; ++i) {
-        const float g = gradient[i] + rule.weight_decay * weights[i];
-        const float m = rule.momentum * momentum[i] + g;
-        momentum[i] = m;
-        weights[i] -= step.learning_rate * (rule.nesterov ? g + rule.momentum * m : m);
-      }
+      sgd_piece(rule, step, arrays, begin, count);
     });
   }
 
