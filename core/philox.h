@@ -15,6 +15,7 @@ enum class Purpose : std::uint32_t {
   shuffle = 2,
   augmentation = 3,
   synthetic_data = 4,
+  sparse_pattern = 6,
 };
 
 class Philox {

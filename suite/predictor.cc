@@ -19,6 +19,7 @@ Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const Da
       trainer.train({0, 0, 0, samples}, 0);
       if (samples == whole) prediction.work = trainer.work;
     }
+  trainer.move_pattern();
   const std::int64_t part = std::min(trainer.evaluation_part(), size.test);
   std::set<std::int64_t> parts{part};
   if (size.test % part != 0) parts.insert(size.test % part);

@@ -19,7 +19,8 @@ struct Prediction {
   MultiplyAdds work;   // of one whole minibatch
 };
 
-/// Two minibatches and one evaluation part of every size that occurs. `target` makes (and keeps)
+/// Two minibatches and one evaluation part of every size that occurs, and a move of the pattern of
+/// non-zeros. `target` makes (and keeps)
 /// its primitives on the way.
 Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const DataSize& size,
                    std::shared_ptr<Backend> target);

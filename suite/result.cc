@@ -56,6 +56,8 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (outcome && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
                            " samples, which is another training than over the whole minibatch"));
+  if (outcome)
+    for (const std::string& note : session.trainer->parameters().notes()) notes.push_back(note);
   // Peaks cover the whole run, the prediction one number of threads.
   if (outcome && outcome->state.threads.size() > 1)
     notes.push_back(

@@ -18,6 +18,8 @@ struct RunSpec {
   std::string device = "cpu";
   std::string precision = "fp32";
   double sparsity = 0;
+  std::string sparse_method = "dsr";    // matters where sparsity is not 0
+  std::string sparse_index = "bitmap";  // likewise
   std::int64_t batch_size = 100;
   std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
   std::string checkpoint = "none";
@@ -60,6 +62,12 @@ RunSpec read_spec_file(const std::string& path);
 
 /// Fills what was left to defaults and throws InputError, one sentence, for a spec that cannot run.
 RunSpec validated(RunSpec spec);
+
+/// How long a run is, for so many training samples.
+struct RunLength {
+  std::int64_t updates_per_epoch = 1, updates = 1;
+};
+RunLength length_of(const RunSpec& spec, std::int64_t train_samples);
 
 /// "model=wrn28_2/data=synthetic/precision=bf16_mixed": every key that shapes a step and differs
 /// from its default, model and data always.

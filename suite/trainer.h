@@ -45,8 +45,11 @@ class Trainer {
   /// Goes on after so many updates, whose results have been read back.
   void resume_after(std::int64_t updates) { updates_ = updates; }
 
-  /// Forward, backward, update.
+  /// Forward, backward, update; then the pattern of non-zeros moves, where that is due.
   Totals train(const Minibatch& minibatch, float learning_rate);
+  /// Moves the pattern of non-zeros now, in a phase of its own. Does nothing where the spec has
+  /// none that ever moves.
+  void move_pattern();
   /// Test samples [first, first + count), count at most evaluation_part().
   Totals evaluate(std::int64_t first, std::int64_t count);
   /// Samples of one evaluation part: the largest part of a minibatch.
@@ -74,6 +77,7 @@ class Trainer {
     Block labels;
     Value images;
   };
+  Totals update(const Minibatch& minibatch, float learning_rate);
   Context context(Tape* tape, Pass pass);
   Staged stage(Context& context, const PartRequest& request);
   Totals read_sums(std::int64_t samples);

@@ -13,14 +13,23 @@
 
 namespace memfloor {
 
+/// What a run spec says about sparsity; the default is off.
+struct SparsityChoice {
+  double sparsity = 0;  // share of the compressible weights that are zero
+  std::string method = "dsr", index = "bitmap";
+  std::int64_t total_updates = 1;  // of the run, which the method's schedule spans
+};
+
 // Each throws InputError for a name it does not know, listing those it does.
 PrecisionPolicy make_precision(const std::string& name);
 std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision);
 std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t microbatch);
 std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint);
-std::unique_ptr<ParameterStore> make_parameter_store(double sparsity);
+std::unique_ptr<ParameterStore> make_parameter_store(const SparsityChoice& choice);
 
 std::vector<std::string> precision_names();
 std::vector<std::string> checkpoint_names();
+std::vector<std::string> sparse_method_names();
+std::vector<std::string> sparse_index_names();
 
 }  // namespace memfloor

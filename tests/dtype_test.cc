@@ -156,8 +156,8 @@ class PyTorchNumbers : public testing::Test {
     return values;
   }
 
-  SafetensorsFile file_ = SafetensorsFile::open(
-      MEMFLOOR_SOURCE_DIR "/tests/data/numbers.safetensors");
+  SafetensorsFile file_ =
+      SafetensorsFile::open(MEMFLOOR_SOURCE_DIR "/tests/data/numbers.safetensors");
 };
 
 TEST_F(PyTorchNumbers, ConversionsFromF32Agree) {
