@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
+#include "backends/sparse_pattern.h"
 #include "backends/weight_layout.h"
 
 namespace memfloor {
@@ -48,6 +50,12 @@ struct SgdRule {
   bool nesterov = false;
 };
 
+/// A stretch of device memory.
+struct DeviceArray {
+  void* data;
+  std::int64_t bytes;
+};
+
 class TensorOps {
  public:
   virtual ~TensorOps() = default;
@@ -61,6 +69,12 @@ class TensorOps {
   /// Copies to host memory. A backend that computes nothing leaves `to_host` as it is.
   virtual void download(void* to_host, const void* from, std::int64_t bytes) = 0;
 
+  /// Calls `body` with one host pointer for each array, behind which lies what the array holds;
+  /// what `body` leaves there is in the array afterwards. The pointers are the arrays' own where
+  /// host and device memory are one. A backend that computes nothing does not call it.
+  virtual void on_host(const std::vector<DeviceArray>& arrays,
+                       const std::function<void(const std::vector<void*>& host)>& body) = 0;
+
   /// y += x
   virtual void add(const void* x, void* y, std::int64_t elements, Dtype dtype) = 0;
 
@@ -73,6 +87,14 @@ class TensorOps {
   /// A kernel's gradient into the canonical order: gradient = dw, or += when `accumulate`.
   virtual void unpack_gradient(const float* dw, const WeightLayout& layout, void* gradient,
                                Dtype to, bool accumulate) = 0;
+
+  /// Compressed weights into a kernel's layout; every other position becomes zero.
+  virtual void unpack_sparse(const void* values, Dtype from, const SparsePattern& pattern,
+                             const WeightLayout& layout, void* packed) = 0;
+  /// The non-zeros' part of a kernel's gradient: gradient = dw there, or += when `accumulate`.
+  virtual void gather_gradient(const float* dw, const WeightLayout& layout,
+                               const SparsePattern& pattern, void* gradient, Dtype to,
+                               bool accumulate) = 0;
 
   /// state[0] is the momentum. The arithmetic is FP32 whatever the arrays' formats are; what is
   /// stored in 16 bits is rounded once.

@@ -16,6 +16,7 @@ enum class Purpose : std::uint32_t {
   augmentation = 3,
   synthetic_data = 4,
   stochastic_rounding = 5,
+  sparse_pattern = 6,
 };
 
 class Philox {

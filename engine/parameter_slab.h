@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/safetensors.h"
 #include "core/tensor.h"
 #include "engine/optimizer.h"
 #include "engine/precision_policy.h"
@@ -14,8 +15,15 @@ namespace memfloor {
 
 /// A named flat tensor that a snapshot has to hold to continue exactly.
 struct StateTensor {
+  StateTensor(std::string name_, StoredType type_, std::int64_t elements_, void* data_)
+      : name(std::move(name_)), type(type_), elements(elements_), data(data_) {}
+  StateTensor(std::string name_, Dtype dtype, std::int64_t elements_, void* data_)
+      : StateTensor(std::move(name_), stored_type_of(dtype), elements_, data_) {}
+
+  std::int64_t bytes() const { return elements * size_of(type); }
+
   std::string name;
-  Dtype dtype;
+  StoredType type;
   std::int64_t elements;
   void* data;
 };

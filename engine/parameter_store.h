@@ -65,16 +65,31 @@ class ParameterStore {
   virtual bool gradients_finite() = 0;
 
   virtual void update(const Optimizer& optimizer, const UpdateStep& step) = 0;
-  /// Where the pattern of non-zeros moves; `step` counts updates.
-  virtual void after_update(std::int64_t step) = 0;
+
+  /// Whether the pattern of non-zeros ever moves, and whether it does so after update number `step`
+  /// (the first is 1).
+  virtual bool pattern_moves() const = 0;
+  virtual bool pattern_moves_after(std::int64_t step) const = 0;
+  /// Moves it. What this takes from the ledger depends on the parameters' shapes only.
+  virtual void move_pattern(std::int64_t step) = 0;
 
   /// Weights, optimizer state, pattern.
   virtual std::vector<StateTensor> state() = 0;
+  /// What state() names has been read back. Throws InputError where it contradicts itself.
+  virtual void state_restored() = 0;
+  /// Sentences that a reader of the run's result must see.
+  virtual std::vector<std::string> notes() const = 0;
 
-  /// The dense weight or gradient in canonical order, in host memory, for export, import and tests.
+  /// The dense weight or gradient in canonical order, in host memory, for export and tests.
   virtual void read_dense(Handle handle, float* to) const = 0;
   virtual void read_dense_gradient(Handle handle, float* to) const = 0;
-  virtual void write_dense(Handle handle, const float* from) = 0;
+  /// Which elements are stored, 1 or 0 each; the others are zero and stay so.
+  virtual void read_pattern(Handle handle, std::uint8_t* stored) const = 0;
+  /// Imports every weight: fill(h, to) writes the dense parameter h, in canonical order, and may be
+  /// called several times for one. Throws InputError, with nothing changed, for weights that have
+  /// more non-zeros than the store holds.
+  using Fill = std::function<void(Handle handle, float* to)>;
+  virtual void write_dense(const Fill& fill) = 0;
 
  protected:
   std::vector<ParameterSpec> specs_;

@@ -42,6 +42,8 @@ options::options_description describe() {
   add("init-weights", options::value<std::string>(), "start from this safetensors file");
   add("save-weights", options::value<std::string>(),
       "write the final weights to this safetensors file");
+  add("save-sparse", options::value<std::string>(),
+      "write the final sparse weights for SciPy: CSR arrays in a safetensors file");
   add("weights", options::value<std::string>(), "weights to evaluate");
   add("log-loss", options::value<std::string>(),
       "write every update's loss to this file, JSON lines");
@@ -65,6 +67,7 @@ const FlagUse kFlagUses[] = {
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
     {"save-weights", {"train"}},
+    {"save-sparse", {"train"}},
     {"log-loss", {"train"}},
     {"snapshot-every", {"train"}},
     {"resume", {"train"}},
@@ -184,10 +187,13 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   line.out = text("out");
   line.init_weights = text("init-weights");
   line.save_weights = text("save-weights");
+  line.save_sparse = text("save-sparse");
   line.weights = text("weights");
   line.log_loss = text("log-loss");
-  const std::pair<std::string, std::string> outputs[] = {
-      {"out", line.out}, {"save-weights", line.save_weights}, {"log-loss", line.log_loss}};
+  const std::pair<std::string, std::string> outputs[] = {{"out", line.out},
+                                                         {"save-weights", line.save_weights},
+                                                         {"save-sparse", line.save_sparse},
+                                                         {"log-loss", line.log_loss}};
   for (const auto& [flag, path] : outputs)
     for (const auto& [other, other_path] : outputs)
       if (flag != other && !path.empty() && path == other_path)

@@ -11,7 +11,7 @@ namespace memfloor {
 struct CommandLine {
   std::string command;
   RunSpec spec;  // as given, not validated
-  std::string out, init_weights, save_weights, weights, log_loss;
+  std::string out, init_weights, save_weights, save_sparse, weights, log_loss;
   bool json = false, resume = false, help = false;
   std::int64_t snapshot_every = 0;
   std::vector<std::int64_t> seeds;

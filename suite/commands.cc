@@ -66,6 +66,8 @@ int list(const CommandLine& line) {
                       {"precision", precision_names()},
                       {"checkpoint", checkpoint_names()},
                       {"presets", all_presets},
+                      {"sparse_method", sparse_method_names()},
+                      {"sparse_index", sparse_index_names()},
                       {"recipes", all_recipes},
                       {"spec_keys", keys},
                       {"default_spec", to_json(validated(RunSpec{}))},
@@ -78,6 +80,10 @@ int list(const CommandLine& line) {
   for (const std::string& name : precision_names()) std::cout << ' ' << name;
   std::cout << "\ncheckpoint:";
   for (const std::string& name : checkpoint_names()) std::cout << ' ' << name;
+  std::cout << "\nsparse methods:";
+  for (const std::string& name : sparse_method_names()) std::cout << ' ' << name;
+  std::cout << "\nsparse indices:";
+  for (const std::string& name : sparse_index_names()) std::cout << ' ' << name;
   std::cout << "\n";
   for (const Preset& preset : presets())
     std::cout << "preset " << preset.name << ": " << preset.description << "\n  "
@@ -111,6 +117,7 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
                                  const std::string& out) {
   check_writable(out);
   check_writable(line.save_weights);
+  check_writable(line.save_sparse);
   const std::string snapshot = out.empty() ? "" : out + ".snapshot";
   check_writable(snapshot);  // this also clears what a killed run left half-written
   Session session = open_session(spec);
@@ -137,6 +144,8 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
     if (!line.save_weights.empty())
       save_weights(line.save_weights, session.trainer->parameters(), session.trainer->running(),
                    session.trainer->ops());
+    if (!line.save_sparse.empty())
+      save_sparse_weights(line.save_sparse, session.trainer->parameters());
   } catch (const Error&) {
     failure = std::current_exception();
   }
@@ -160,9 +169,10 @@ constexpr int kInterrupted = 130;  // as shells report SIGINT
 
 int train(const CommandLine& line) {
   if (line.seeds.empty()) return train_once(line, line.spec, line.out) ? 0 : kInterrupted;
-  if (!line.save_weights.empty() || !line.log_loss.empty())
+  if (!line.save_weights.empty() || !line.save_sparse.empty() || !line.log_loss.empty())
     throw InputError(
-        "--seeds trains several times: give --save-weights and --log-loss to single runs");
+        "--seeds trains several times: give --save-weights, --save-sparse and --log-loss to single "
+        "runs");
   // A fault of the last seed is told now, not after hours.
   for (const std::int64_t seed : line.seeds) {
     RunSpec spec = line.spec;
@@ -194,6 +204,7 @@ int measure(const CommandLine& line) {
   Trainer& trainer = *session.trainer;
   const std::int64_t batch = std::min(session.spec.batch_size, session.size.train);
   for (std::int64_t step = 0; step < 2; ++step) trainer.train({step, 0, 0, batch}, 0.001f);
+  trainer.move_pattern();
   evaluate_each_size(trainer, session.size.test);
   const json result = make_result("measure", session, nullptr);
   const std::string difference = prediction_difference(session.prediction, trainer);

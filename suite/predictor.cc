@@ -26,6 +26,7 @@ Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const Da
       trainer.train({0, 0, 0, samples}, 0);
       if (samples == whole) prediction.work = trainer.work;
     }
+  trainer.move_pattern();
   evaluate_each_size(trainer, size.test);
 
   prediction.training = trainer.training_record;

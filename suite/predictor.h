@@ -28,9 +28,9 @@ std::vector<std::int64_t> part_sizes(std::int64_t samples, std::int64_t part);
 /// norm is recalibrated for it: what decides the evaluation's memory.
 void evaluate_each_size(Trainer& trainer, std::int64_t samples);
 
-/// Two minibatches, and one part of an evaluation and of a recalibration, of every size that
-/// occurs. `target` makes (and keeps) its primitives on the way. Throws InputError for a spec that
-/// asks for more samples than there are.
+/// Two minibatches, one part of an evaluation and of a recalibration, of every size that occurs,
+/// and a move of the pattern of non-zeros. `target` makes (and keeps) its primitives on the way.
+/// Throws InputError for a spec that asks for more samples than there are.
 Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const DataSize& size,
                    std::shared_ptr<Backend> target);
 

@@ -63,6 +63,8 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (outcome && outcome->state.skipped > 0)
     notes.push_back(concat("minibatches skipped because gradients overflowed FP16: ",
                            outcome->state.skipped, " of ", outcome->state.minibatches()));
+  if (outcome)
+    for (const std::string& note : session.trainer->parameters().notes()) notes.push_back(note);
   // Peaks cover the whole run, the prediction one number of threads.
   if (outcome && outcome->state.threads.size() > 1)
     notes.push_back(

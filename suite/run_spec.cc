@@ -47,6 +47,9 @@ const std::vector<SpecKey>& spec_keys() {
       {"norm", &RunSpec::norm, "batch, or group: independent of batch and microbatch"},
       {"sparsity", &RunSpec::sparsity,
        "share of the residual blocks' 3x3 weights that are zero; 0: off"},
+      {"sparse_method", &RunSpec::sparse_method,
+       "how the zeros move: dsr, set or static (never); with a sparsity above 0"},
+      {"sparse_index", &RunSpec::sparse_index, "how they are stored: bitmap, csr16 or csr32"},
       {"batch_size", &RunSpec::batch_size, "samples of one update"},
       {"microbatch", &RunSpec::microbatch, "samples of one part (default: the batch size)"},
       {"checkpoint", &RunSpec::checkpoint,
@@ -117,9 +120,9 @@ bool parse_bool(const std::string& text, const std::string& flag) {
 // A plan is one of the model's chain.
 void check_checkpoint(const RunSpec& spec) {
   if (checkpoint_budget(spec)) return;
-  const std::unique_ptr<ParameterStore> parameters = make_dense_store();
+  DenseStore parameters;
   RunningStatistics running;
-  const WideResNet model(make_model_config(spec.model), *parameters, running);
+  const WideResNet model(make_model_config(spec.model), parameters, running);
   make_retention_plan(spec.checkpoint, model.chain());
 }
 
@@ -254,7 +257,7 @@ RunSpec validated(RunSpec spec) {
           "' is not known; this version knows: cpu");
   require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,
           "--sparsity is a share in [0, 1), not ", spec.sparsity);
-  make_parameter_store(spec.sparsity);
+  make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1});
   require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
           "' is not known; this version knows: synthetic, cifar10");
   require(spec.batch_size >= 1 && spec.batch_size <= 1000000,
@@ -290,12 +293,22 @@ RunSpec validated(RunSpec spec) {
   return spec;
 }
 
+RunLength length_of(const RunSpec& spec, std::int64_t train_samples) {
+  const std::int64_t batch = std::min(spec.batch_size, train_samples);
+  RunLength length;
+  length.updates_per_epoch = (train_samples + batch - 1) / batch;
+  length.updates = spec.epochs * length.updates_per_epoch;
+  if (spec.max_steps > 0) length.updates = std::min(length.updates, spec.max_steps);
+  return length;
+}
+
 std::string case_name(const RunSpec& spec) {
   const nlohmann::json mine = to_json(spec), defaults = to_json(validated(RunSpec{}));
   std::string name = "model=" + spec.model + "/data=" + spec.data;
-  for (const char* key : {"device", "precision", "rounding", "norm", "sparsity", "batch_size",
-                          "microbatch", "checkpoint"}) {
+  for (const char* key : {"device", "precision", "rounding", "norm", "sparsity", "sparse_method",
+                          "sparse_index", "batch_size", "microbatch", "checkpoint"}) {
     if (mine[key] == defaults[key]) continue;
+    if (std::string(key).starts_with("sparse_") && spec.sparsity == 0) continue;           // off
     if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
     name += concat("/", key, "=",
                    mine[key].is_string() ? mine[key].get<std::string>() : mine[key].dump());

@@ -22,6 +22,8 @@ struct RunSpec {
   double loss_scale = 0;                   // where it begins; 0: the precision's own
   std::int64_t loss_scale_window = 16384;  // minibatches without an overflow before it doubles
   double sparsity = 0;
+  std::string sparse_method = "dsr";    // matters where sparsity is not 0
+  std::string sparse_index = "bitmap";  // likewise
   std::int64_t batch_size = 100;
   std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
   std::string checkpoint = "none";
@@ -69,6 +71,12 @@ RunSpec read_spec_file(const std::string& path);
 
 /// Fills what was left to defaults and throws InputError, one sentence, for a spec that cannot run.
 RunSpec validated(RunSpec spec);
+
+/// How long a run is, for so many training samples.
+struct RunLength {
+  std::int64_t updates_per_epoch = 1, updates = 1;
+};
+RunLength length_of(const RunSpec& spec, std::int64_t train_samples);
 
 /// "model=wrn28_2/data=synthetic/precision=bf16_mixed": every key that shapes a step and differs
 /// from its default, model and data always.

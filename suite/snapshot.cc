@@ -46,7 +46,7 @@ std::vector<StateTensor> tensors_of(Trainer& trainer) {
 void write_snapshot(const std::string& path, const TrainingState& state, Trainer& trainer) {
   SafetensorsWriter writer;
   for (const auto& tensor : tensors_of(trainer))
-    writer.add(tensor.name, stored_type_of(tensor.dtype), {tensor.elements}, tensor.data);
+    writer.add(tensor.name, tensor.type, {tensor.elements}, tensor.data);
   const LossScale& scale = trainer.loss_scaler().state();
   const json progress{{"updates", state.updates},
                       {"skipped", state.skipped},
@@ -101,12 +101,18 @@ TrainingState read_snapshot(const std::string& path, Trainer& trainer) {
   }
   for (const auto& tensor : tensors_of(trainer)) {
     const TensorView& view = file.get(tensor.name);
-    if (view.type != stored_type_of(tensor.dtype) || view.elements() != tensor.elements)
+    if (view.type != tensor.type || view.elements() != tensor.elements)
       throw InputError(concat("the snapshot '", path, "' has another '", tensor.name,
                               "'; delete it to start anew"));
     trainer.ops().upload(tensor.data, view.bytes, [&](void* host) {
       std::memcpy(host, view.data, static_cast<std::size_t>(view.bytes));
     });
+  }
+  try {
+    trainer.parameters().state_restored();
+  } catch (const InputError& error) {
+    throw InputError(concat("the snapshot '", path, "' is damaged: ", error.what(),
+                            "; delete it to start anew"));
   }
   trainer.resume_after(state.updates);
   return state;

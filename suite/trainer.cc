@@ -35,7 +35,10 @@ Trainer::Trainer(const RunSpec& spec, const WideResNetConfig& config, const Imag
       batch_plan_(make_batch_plan(spec.batch_size, spec.microbatch)),
       optimizer_(std::make_unique<Sgd>(Recipe::kMomentum, Recipe::kWeightDecay, true)),
       ledger_(std::move(memory)),
-      parameters_(make_parameter_store(spec.sparsity)),
+      // Without data nothing trains, and no schedule matters.
+      parameters_(make_parameter_store(
+          {spec.sparsity, spec.sparse_method, spec.sparse_index,
+           length_of(spec, data ? data->size(Split::train) : spec.batch_size).updates})),
       model_(config, *parameters_, running_),
       retention_(make_retention_plan(spec.checkpoint, model_.chain())) {
   if (log_events) ledger_.start_log();
@@ -76,6 +79,19 @@ Trainer::Staged Trainer::stage(Context& context, const PartRequest& request) {
 }
 
 Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
+  const std::int64_t before = updates_;
+  const Totals totals = update(minibatch, learning_rate);
+  if (updates_ > before && parameters_->pattern_moves_after(updates_)) move_pattern();
+  return totals;
+}
+
+void Trainer::move_pattern() {
+  if (!parameters_->pattern_moves()) return;
+  const Ledger::Phase phase(ledger_, "pattern update", training_record);
+  parameters_->move_pattern(updates_);
+}
+
+Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
   const Ledger::Phase phase(ledger_, concat("minibatch/", minibatch.samples), training_record);
   parameters_->begin_minibatch();
   running_.begin_minibatch();
@@ -113,7 +129,7 @@ Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
   if (totals.updated) {
     parameters_->update(*optimizer_, {learning_rate, loss_scale, request.seed, updates_});
     running_.commit();
-    parameters_->after_update(++updates_);
+    ++updates_;
   }
   return totals;
 }

@@ -46,8 +46,12 @@ class Trainer {
   /// Goes on after so many updates, whose results have been read back.
   void resume_after(std::int64_t updates) { updates_ = updates; }
 
-  /// Forward, backward, update. Throws Error where overflows have driven the loss scale to nothing.
+  /// Forward, backward, update; then the pattern of non-zeros moves, where that is due. Throws
+  /// Error where overflows have driven the loss scale to nothing.
   Totals train(const Minibatch& minibatch, float learning_rate);
+  /// Moves the pattern of non-zeros now, in a phase of its own. Does nothing where the spec has
+  /// none that ever moves.
+  void move_pattern();
   /// Test samples [first, first + count), count at most evaluation_part().
   Totals evaluate(std::int64_t first, std::int64_t count);
   /// Re-estimates the batch-norm statistics that evaluation uses, until the next train(), with the
@@ -81,6 +85,7 @@ class Trainer {
     Block labels;
     Value images;
   };
+  Totals update(const Minibatch& minibatch, float learning_rate);
   Context context(Tape* tape, Pass pass);
   Staged stage(Context& context, const PartRequest& request);
   Totals read_sums(std::int64_t samples);

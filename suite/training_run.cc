@@ -120,11 +120,9 @@ Totals evaluate_all(Trainer& trainer, std::int64_t samples) {
 
 TrainingRun::TrainingRun(Session& session, TrainingOptions options)
     : session_(session), options_(std::move(options)), recipe_(find_recipe(session.spec.recipe)) {
-  const RunSpec& spec = session.spec;
-  const std::int64_t batch = std::min(spec.batch_size, session.size.train);
-  updates_per_epoch_ = (session.size.train + batch - 1) / batch;
-  total_updates_ = spec.epochs * updates_per_epoch_;
-  if (spec.max_steps > 0) total_updates_ = std::min(total_updates_, spec.max_steps);
+  const RunLength length = length_of(session.spec, session.size.train);
+  updates_per_epoch_ = length.updates_per_epoch;
+  total_updates_ = length.updates;
 }
 
 bool TrainingRun::done(const TrainingState& state) const {

@@ -69,6 +69,49 @@ void save_weights(const std::string& path, const ParameterStore& parameters,
   writer.write(path);
 }
 
+void save_sparse_weights(const std::string& path, const ParameterStore& parameters) {
+  SafetensorsWriter writer;
+  std::vector<std::vector<std::int32_t>> integers;  // live until write()
+  const auto add_integers = [&](const std::string& name, std::vector<std::int32_t> values) {
+    integers.push_back(std::move(values));
+    writer.add(name, StoredType::i32, {static_cast<std::int64_t>(integers.back().size())},
+               integers.back().data());
+  };
+  for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
+    const ParameterSpec& spec = parameters.specs()[h];
+    if (!spec.compressible) continue;
+    std::vector<std::uint8_t> stored(static_cast<std::size_t>(spec.elements()));
+    parameters.read_pattern(static_cast<int>(h), stored.data());
+    // Columns in PyTorch's order: input channels outside, taps inside.
+    const auto canonical = [&spec](std::int64_t o, std::int64_t column) {
+      return (o * spec.taps + column % spec.taps) * spec.inputs + column / spec.taps;
+    };
+    const std::int64_t columns = spec.taps * spec.inputs;
+    std::vector<std::int32_t> indices, row_starts{0};
+    for (std::int64_t o = 0; o < spec.outputs; ++o) {
+      for (std::int64_t column = 0; column < columns; ++column)
+        if (stored[canonical(o, column)]) indices.push_back(static_cast<std::int32_t>(column));
+      row_starts.push_back(static_cast<std::int32_t>(indices.size()));
+    }
+    const auto non_zeros = static_cast<std::int64_t>(indices.size());
+    writer.set_metadata(spec.name + ".shape", concat("[", spec.outputs, ", ", columns, "]"));
+    add_integers(spec.name + ".indices", std::move(indices));
+    add_integers(spec.name + ".indptr", std::move(row_starts));
+    const std::int32_t* const of_values = integers[integers.size() - 2].data();
+    const std::int32_t* const starts = integers.back().data();
+    writer.add(spec.name + ".data", StoredType::f32, {non_zeros},
+               [&parameters, &spec, canonical, of_values, starts, h](const auto& put) {
+                 std::vector<float> dense(static_cast<std::size_t>(spec.elements())), values;
+                 parameters.read_dense(static_cast<int>(h), dense.data());
+                 for (std::int64_t o = 0; o < spec.outputs; ++o)
+                   for (std::int32_t k = starts[o]; k < starts[o + 1]; ++k)
+                     values.push_back(dense[canonical(o, of_values[k])]);
+                 put(values.data(), static_cast<std::int64_t>(values.size()) * 4);
+               });
+  }
+  writer.write(path);
+}
+
 void load_weights(const std::string& path, ParameterStore& parameters, RunningStatistics& running,
                   TensorOps& ops, bool need_running) {
   const SafetensorsFile file = SafetensorsFile::open(path);
@@ -77,12 +120,12 @@ void load_weights(const std::string& path, ParameterStore& parameters, RunningSt
       if (name.ends_with(kRunningNames[0]))
         throw InputError(concat("'", path, "' was trained with batch norm (it has '", name,
                                 "'), but this model has none; use --norm batch"));
-  for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
-    const ParameterSpec& spec = parameters.specs()[h];
+  parameters.write_dense([&](ParameterStore::Handle h, float* to) {
+    const ParameterSpec& spec = parameters.specs()[static_cast<std::size_t>(h)];
     std::vector<float> values = values_of(file, spec.name, spec.export_shape);
     if (spec.taps > 1) values = swap_taps_and_inputs(values, spec.outputs, spec.inputs, spec.taps);
-    parameters.write_dense(static_cast<int>(h), values.data());
-  }
+    std::copy(values.begin(), values.end(), to);
+  });
   bool any = need_running;
   for (const auto& entry : running.entries())
     for (const char* suffix : kRunningNames) any |= file.find(entry.name + suffix) != nullptr;

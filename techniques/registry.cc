@@ -12,12 +12,18 @@
 #include "techniques/microbatching/fixed_parts.h"
 #include "techniques/precision/loss_scaling.h"
 #include "techniques/precision/sixteen_bits.h"
+#include "techniques/sparsity/bitmap_pattern.h"
+#include "techniques/sparsity/compressed_store.h"
+#include "techniques/sparsity/csr_pattern.h"
+#include "techniques/sparsity/dsr.h"
+#include "techniques/sparsity/set.h"
+#include "techniques/sparsity/static_pattern.h"
 
 namespace memfloor {
 namespace {
 
-template <class T>
-using Registry = std::map<std::string, std::function<T()>>;
+template <class T, class... From>
+using Registry = std::map<std::string, std::function<T(From...)>>;
 
 const Registry<PrecisionPolicy>& precisions() {
   static const Registry<PrecisionPolicy> registry{
@@ -44,6 +50,29 @@ const std::map<std::string, std::function<CutRule(std::int64_t count)>>& cut_rul
   return registry;
 }
 
+using SparseMethods = Registry<std::unique_ptr<SparseMethod>, std::int64_t /*total_updates*/>;
+template <class Method>
+std::unique_ptr<SparseMethod> make_sparse_method(std::int64_t total_updates) {
+  return std::make_unique<Method>(total_updates);
+}
+const SparseMethods& sparse_methods() {
+  static const SparseMethods registry{
+      {"dsr", make_sparse_method<Dsr>},
+      {"set", make_sparse_method<Set>},
+      {"static", make_sparse_method<StaticPattern>},
+  };
+  return registry;
+}
+
+const Registry<std::unique_ptr<Pattern>>& sparse_indices() {
+  static const Registry<std::unique_ptr<Pattern>> registry{
+      {"bitmap", make_bitmap_pattern},
+      {"csr16", [] { return make_csr_pattern(SparseIndex::csr16); }},
+      {"csr32", [] { return make_csr_pattern(SparseIndex::csr32); }},
+  };
+  return registry;
+}
+
 template <class R>
 std::vector<std::string> names_of(const R& registry) {
   std::vector<std::string> names;
@@ -58,9 +87,11 @@ std::vector<std::string> names_of(const R& registry) {
   throw InputError(concat("--", flag, " '", name, "' is not known; this version knows: ", known));
 }
 
-template <class T>
-T look_up(const Registry<T>& registry, const std::string& name, const char* flag) {
-  if (const auto found = registry.find(name); found != registry.end()) return found->second();
+template <class T, class... From>
+T look_up(const Registry<T, From...>& registry, const std::string& name, const char* flag,
+          From... from) {
+  if (const auto found = registry.find(name); found != registry.end())
+    return found->second(from...);
   refuse(flag, name, names_of(registry));
 }
 
@@ -121,11 +152,11 @@ SegmentTree make_segment_tree(const std::string& checkpoint, const Chain& chain)
   return make_tree(chain, rules);
 }
 
-std::unique_ptr<ParameterStore> make_parameter_store(double sparsity) {
-  if (sparsity != 0)
-    throw InputError(
-        concat("--sparsity ", sparsity, " is not known; this version stores weights densely: 0"));
-  return make_dense_store();
+std::unique_ptr<ParameterStore> make_parameter_store(const SparsityChoice& choice) {
+  auto method = look_up(sparse_methods(), choice.method, "sparse-method", choice.total_updates);
+  auto pattern = look_up(sparse_indices(), choice.index, "sparse-index");
+  if (choice.sparsity == 0) return std::make_unique<DenseStore>();
+  return std::make_unique<CompressedStore>(choice.sparsity, std::move(method), std::move(pattern));
 }
 
 std::vector<std::string> precision_names() { return names_of(precisions()); }
@@ -135,5 +166,7 @@ std::vector<std::string> checkpoint_names() {
   names.insert(names.end(), {"plan:SEGMENTS", "budget:BYTES"});
   return names;
 }
+std::vector<std::string> sparse_method_names() { return names_of(sparse_methods()); }
+std::vector<std::string> sparse_index_names() { return names_of(sparse_indices()); }
 
 }  // namespace memfloor

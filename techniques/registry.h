@@ -14,6 +14,13 @@
 
 namespace memfloor {
 
+/// What a run spec says about sparsity; the default is off.
+struct SparsityChoice {
+  double sparsity = 0;  // share of the compressible weights that are zero
+  std::string method = "dsr", index = "bitmap";
+  std::int64_t total_updates = 1;  // of the run, which the method's schedule spans
+};
+
 // Each throws InputError for a name it does not know, listing those it does.
 /// `rounding`: nearest, stochastic, or empty for the mode's own.
 PrecisionPolicy make_precision(const std::string& name, const std::string& rounding = "");
@@ -26,12 +33,14 @@ std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t
 /// "segments:4/blocks/normalization". For `chain`, which the plan must not outlive.
 std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint,
                                                    const Chain& chain);
-std::unique_ptr<ParameterStore> make_parameter_store(double sparsity);
+std::unique_ptr<ParameterStore> make_parameter_store(const SparsityChoice& choice);
 
 /// The tree of such a plan that is not "none".
 SegmentTree make_segment_tree(const std::string& checkpoint, const Chain& chain);
 
 std::vector<std::string> precision_names();
 std::vector<std::string> checkpoint_names();
+std::vector<std::string> sparse_method_names();
+std::vector<std::string> sparse_index_names();
 
 }  // namespace memfloor

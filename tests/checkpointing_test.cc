@@ -16,7 +16,7 @@ namespace {
 struct Network {
   explicit Network(const std::string& model, int pixels = 32)
       : config(network_of(with_model(model), {pixels, pixels, 3, 10})),
-        parameters(make_dense_store()),
+        parameters(std::make_unique<DenseStore>()),
         net(config, *parameters, running) {}
   static RunSpec with_model(const std::string& model) {
     RunSpec spec;

@@ -107,13 +107,13 @@ std::vector<float> channels_first(const std::vector<float>& values, std::int64_t
 }
 
 void load_start(const Dump& dump, ParameterStore& parameters, RunningStatistics& running) {
-  for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
-    const ParameterSpec& spec = parameters.specs()[h];
+  parameters.write_dense([&](ParameterStore::Handle h, float* to) {
+    const ParameterSpec& spec = parameters.specs()[static_cast<std::size_t>(h)];
     MEMFLOOR_CHECK(dump.shape(spec.name) == spec.export_shape, "the dump has another '", spec.name,
                    "'");
     const std::vector<float> ohwi = channels_last(dump.input(spec.name), spec.outputs, spec.inputs);
-    parameters.write_dense(static_cast<int>(h), ohwi.data());
-  }
+    std::copy(ohwi.begin(), ohwi.end(), to);
+  });
   for (const RunningStatistics::Entry& entry : running.entries()) {
     float* to = running.slab().data<float>() + entry.offset;
     for (const char* what : {".running_mean", ".running_var"}) {
@@ -180,7 +180,7 @@ Totals ReferenceNet::forward_backward(const std::vector<float>& images,
 
 std::vector<float> ReferenceNet::evaluate(const std::vector<float>& images) {
   // The trainer's own model is private; another one has the same handles into the same store.
-  const std::unique_ptr<ParameterStore> handles = make_parameter_store(0);
+  const std::unique_ptr<ParameterStore> handles = make_parameter_store({});
   RunningStatistics running;
   const WideResNet model(config, *handles, running);
   const PrecisionPolicy precision = make_precision(trainer->spec().precision);
@@ -232,8 +232,7 @@ RunSpec small_spec(const std::string& precision, int threads) {
 std::string state_bytes(Trainer& trainer) {
   std::string bytes;
   for (const StateTensor& tensor : trainer.parameters().state())
-    bytes.append(static_cast<const char*>(tensor.data),
-                 static_cast<std::size_t>(tensor.elements) * size_of(tensor.dtype));
+    bytes.append(static_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.bytes()));
   const Tensor& running = trainer.running().slab();
   return bytes.append(static_cast<const char*>(running.raw()),
                       static_cast<std::size_t>(running.bytes()));

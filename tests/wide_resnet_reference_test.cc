@@ -118,7 +118,7 @@ void expect_block(const BlockCase& c, Dtype dtype, double bound) {
   constexpr std::int64_t kImages = 2;
 
   Ledger ledger(heap_memory());
-  const std::unique_ptr<ParameterStore> store = make_dense_store();
+  const auto store = std::make_unique<DenseStore>();
   RunningStatistics running;
   WideResNet::Block block;
   block.bn1 = NormReluLayer(Norm::batch, *store, running, "bn1", c.channels_in);

@@ -10,6 +10,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/sgd.h"
 #include "backends/cpu/slices.h"
+#include "backends/cpu/sparse_weights.h"
 
 namespace memfloor::cpu {
 namespace {
@@ -28,6 +29,13 @@ class CpuTensorOps final : public TensorOps {
   }
   void upload(void* to, std::int64_t, const std::function<void(void*)>& fill) override { fill(to); }
   void download(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
+
+  void on_host(const std::vector<DeviceArray>& arrays,
+               const std::function<void(const std::vector<void*>&)>& body) override {
+    std::vector<void*> host;
+    for (const DeviceArray& array : arrays) host.push_back(array.data);
+    body(host);
+  }
 
   void add(const void* x, void* y, std::int64_t elements, Dtype dtype) override {
     const auto size = static_cast<std::int64_t>(size_of(dtype));
@@ -105,6 +113,15 @@ class CpuTensorOps final : public TensorOps {
         }
       });
     });
+  }
+
+  void unpack_sparse(const void* values, Dtype from, const SparsePattern& pattern,
+                     const WeightLayout& layout, void* packed) override {
+    unpack_sparse_weights(pool_, values, from, pattern, layout, packed);
+  }
+  void gather_gradient(const float* dw, const WeightLayout& layout, const SparsePattern& pattern,
+                       void* gradient, Dtype to, bool accumulate) override {
+    gather_sparse_gradient(pool_, dw, layout, pattern, gradient, to, accumulate);
   }
 
   void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) override {

@@ -62,10 +62,16 @@ class NullTensorOps final : public TensorOps {
   void copy(void*, const void*, std::int64_t) override {}
   void upload(void*, std::int64_t, const std::function<void(void*)>&) override {}
   void download(void*, const void*, std::int64_t) override {}
+  void on_host(const std::vector<DeviceArray>&,
+               const std::function<void(const std::vector<void*>&)>&) override {}
   void add(const void*, void*, std::int64_t, Dtype) override {}
   bool all_finite(const void*, std::int64_t, Dtype) override { return true; }
   void pack_weights(const void*, Dtype, const WeightLayout&, void*) override {}
   void unpack_gradient(const float*, const WeightLayout&, void*, Dtype, bool) override {}
+  void unpack_sparse(const void*, Dtype, const SparsePattern&, const WeightLayout&,
+                     void*) override {}
+  void gather_gradient(const float*, const WeightLayout&, const SparsePattern&, void*, Dtype,
+                       bool) override {}
   void sgd(const SgdRule&, const UpdateStep&, const UpdateArrays&) override {}
   void images_to_tensor(const std::uint8_t*, std::int64_t, const std::array<float, 3>&,
                         const std::array<float, 3>&, Dtype, void*) override {}

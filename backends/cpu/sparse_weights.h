@@ -1,0 +1,17 @@
+// Compressed weights on their way to a kernel, and a kernel's dense gradient on its way back.
+#pragma once
+
+#include "backends/cpu/thread_pool.h"
+#include "backends/sparse_pattern.h"
+#include "backends/weight_layout.h"
+
+namespace memfloor::cpu {
+
+// See TensorOps::unpack_sparse and TensorOps::gather_gradient.
+void unpack_sparse_weights(ThreadPool& pool, const void* values, Dtype from,
+                           const SparsePattern& pattern, const WeightLayout& layout, void* packed);
+void gather_sparse_gradient(ThreadPool& pool, const float* dw, const WeightLayout& layout,
+                            const SparsePattern& pattern, void* gradient, Dtype to,
+                            bool accumulate);
+
+}  // namespace memfloor::cpu
