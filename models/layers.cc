@@ -91,9 +91,8 @@ Value ConvolutionLayer::operator()(Context& context, Value x, Options options) c
       {d.images, d.out_height(), d.out_width(), channels_out}, d.dtype, name, std::move(inputs),
       [this, &op, x, residual = options.residual, statistics](Context& ctx, ValueNode& out) {
         if (statistics)
-          out.statistics =
-              Tensor(ctx.ledger, {out.data.shape()[0], 2, channels_out}, Dtype::f32,
-                     Category::workspace, "channel statistics of " + name);
+          out.statistics = Tensor(ctx.ledger, {out.data.shape()[0], 2, channels_out}, Dtype::f32,
+                                  Category::workspace, "channel statistics of " + name);
         const Block packed = packed_weights(ctx, *this, op.plan().forward_weights);
         const Block scratch = ctx.workspace(op.plan().forward_scratch, "scratch of " + name);
         op.forward(x->data.raw(), packed.data(), residual ? residual->data.raw() : nullptr,
@@ -103,14 +102,14 @@ Value ConvolutionLayer::operator()(Context& context, Value x, Options options) c
 
   if (context.tape) {
     consume(x);
-    context.record({x}, [this, &op, x, dy_slot = y->gradient,
-                         residual = options.residual ? consume(options.residual)
-                                                     : nullptr](Context& ctx) {
-      Tensor dy = take_gradient(dy_slot);
-      backward_weights(ctx, *this, op, x->data.raw(), dy.raw());
-      if (x->gradient) backward_data(ctx, *this, op, dy.raw(), x);
-      if (residual) give_gradient(ctx, residual, std::move(dy));
-    });
+    context.record(
+        {x}, [this, &op, x, dy_slot = y->gradient,
+              residual = options.residual ? consume(options.residual) : nullptr](Context& ctx) {
+          Tensor dy = take_gradient(dy_slot);
+          backward_weights(ctx, *this, op, x->data.raw(), dy.raw());
+          if (x->gradient) backward_data(ctx, *this, op, dy.raw(), x);
+          if (residual) give_gradient(ctx, residual, std::move(dy));
+        });
   }
   return y;
 }
@@ -222,10 +221,9 @@ Value global_average_pool(Context& context, Value x, const std::string& name) {
   const Shape shape = x->data.shape();
   const GlobalAveragePool& op = context.backend.global_average_pool(
       {shape[0], shape[1], shape[2], shape[3], x->data.dtype()});
-  const Value y = context.compute_value({shape[0], shape[3]}, Dtype::f32, name, {x},
-                                        [&op, x](Context&, ValueNode& out) {
-                                          op.forward(x->data.raw(), out.data.data<float>());
-                                        });
+  const Value y = context.compute_value(
+      {shape[0], shape[3]}, Dtype::f32, name, {x},
+      [&op, x](Context&, ValueNode& out) { op.forward(x->data.raw(), out.data.data<float>()); });
   if (context.tape)
     context.record({}, [&op, dx = consume(x), dy_slot = y->gradient](Context& ctx) {
       const Tensor dy = take_gradient(dy_slot);
@@ -286,12 +284,11 @@ void softmax_cross_entropy(Context& context, Value logits, const std::int32_t* l
   const Value probabilities = context.make_value(shape, Dtype::f32, "probabilities", false);
   op.forward(logits->data.data<float>(), labels, probabilities->data.data<float>(), sums);
   if (context.tape)
-    context.record(
-        {probabilities},
-        [&op, labels, gradient_scale, probabilities, dx = consume(logits)](Context& ctx) {
-          op.backward(probabilities->data.data<float>(), labels, gradient_scale,
-                      static_cast<float*>(gradient_target(ctx, dx).data));
-        });
+    context.record({probabilities}, [&op, labels, gradient_scale, probabilities,
+                                     dx = consume(logits)](Context& ctx) {
+      op.backward(probabilities->data.data<float>(), labels, gradient_scale,
+                  static_cast<float*>(gradient_target(ctx, dx).data));
+    });
 }
 
 }  // namespace memfloor

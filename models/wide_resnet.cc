@@ -46,11 +46,10 @@ void WideResNet::make_chain(const WideResNetConfig& config) {
                     },
                     height * width * config.image_channels});
   for (const Block& block : blocks_) {
-    chain_.push_back({block.conv1.name, false,
-                      [&block](Context& context, Values in) {
-                        return block.first_half(context, std::move(in));
-                      },
-                      2 * height * width * block.bn1.channels});
+    chain_.push_back(
+        {block.conv1.name, false,
+         [&block](Context& context, Values in) { return block.first_half(context, std::move(in)); },
+         2 * height * width * block.bn1.channels});
     if (block.conv1.stride == 2) height = (height + 1) / 2, width = (width + 1) / 2;
     chain_.push_back({block.conv2.name,
                       true,

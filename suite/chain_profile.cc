@@ -37,7 +37,7 @@ struct Mark {
   enum class At { block_begins, block_ended, backward_begins, backward_ended } at;
   std::size_t block;
   Pass pass;
-  std::int64_t live, highest;  // now; since the mark before
+  std::int64_t live, highest;             // now; since the mark before
   std::int64_t data = 0, statistics = 0;  // bytes of the values there
   MultiplyAdds work;
 };
@@ -218,9 +218,8 @@ class Profiler {
   void measure_segments() {
     const std::vector<Mark> blocks = marks_of(every_block(0));
     const std::vector<Mark> whole = marks_of(one_segment(every_block(0)));
-    const std::vector<Mark> long_inner =
-        marks_of(one_segment({{chain_.blocks(0, size() - 1), {}},
-                              {chain_.blocks(size() - 1, size()), {}}}));
+    const std::vector<Mark> long_inner = marks_of(
+        one_segment({{chain_.blocks(0, size() - 1), {}}, {chain_.blocks(size() - 1, size()), {}}}));
     profile_.base = blocks[0].live - blocks[0].data;
     for (std::size_t i = 0; i < size(); ++i) {
       BlockProfile& block = profile_.blocks[i];

@@ -33,7 +33,7 @@ struct BlockProfile {
   std::int64_t input = 0;             // bytes
   std::int64_t input_statistics = 0;  // that its input brings along in the first pass
   std::int64_t output_gradient = 0;
-  std::int64_t statistics = 0;  // kept for its normalisations from the first pass to backward
+  std::int64_t statistics = 0;       // kept for its normalisations from the first pass to backward
   std::vector<BlockOption> options;  // by the mask of segments
   // Forward without recording, where a segment (which keeps its input) begins, and inside one.
   Stretch first_of_segment, inside_segment, replayed_first, replayed_inside;

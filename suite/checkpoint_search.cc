@@ -28,7 +28,9 @@ void CheckpointSearch::search() {
       // In a replay from somewhere before to `end`, whose output's gradient waits.
       const std::int64_t waiting =
           statistics_before(end) + profile_.blocks[end - 1].output_gradient;
-      const auto rest = [&](std::size_t from) { return from < end ? &levels_[from][end] : nullptr; };
+      const auto rest = [&](std::size_t from) {
+        return from < end ? &levels_[from][end] : nullptr;
+      };
       Choices& inside = insides_[begin][end];
       add_kept(inside, begin, waiting, false, rest(begin + 1));
       for (std::size_t middle = begin + 1; middle < end; ++middle) {
@@ -91,8 +93,8 @@ void CheckpointSearch::add_kept(Choices& to, std::size_t i, std::int64_t before_
     const BlockOption& o = block.options[option];
     const Stretch& forward = first_pass ? o.first : rest ? o.replayed : o.replayed_last;
     const std::int64_t floor =
-        std::max(before_forward + forward.bytes, statistics_before(i + 1) + o.held +
-                                                     block.output_gradient + o.backward.bytes);
+        std::max(before_forward + forward.bytes,
+                 statistics_before(i + 1) + o.held + block.output_gradient + o.backward.bytes);
     const std::int64_t cost = cost_of(forward) + cost_of(o.backward);
     if (!rest) to.push_back({floor, cost, i, i + 1, option});
     if (rest)
@@ -111,8 +113,8 @@ void CheckpointSearch::add_segment(Choices& to, std::size_t begin, std::size_t e
   const auto add = [&](const Choice& inner, const Choice* next, std::int64_t shift) {
     std::int64_t peak = std::max(forward.bytes, inner.peak);
     if (next) peak = std::max(peak, next->peak + shift);
-    to.push_back({peak, forward.cost + inner.cost + (next ? next->cost : 0), begin, end, 0, &inner,
-                  next});
+    to.push_back(
+        {peak, forward.cost + inner.cost + (next ? next->cost : 0), begin, end, 0, &inner, next});
   };
   if (!rest) {
     for (const Choice& inner : inside) add(inner, nullptr, 0);

@@ -12,8 +12,7 @@ Session predict_session(const RunSpec& given) {
   session.config = network_of(session.spec);
   session.backend = make_cpu_backend(static_cast<int>(session.spec.threads));
   const std::int64_t before = resident_anonymous_bytes();
-  session.spec =
-      with_checkpoint_found(session.spec, session.config, session.size, session.backend);
+  session.spec = with_checkpoint_found(session.spec, session.config, session.size, session.backend);
   if (session.spec.checkpoint != given.checkpoint)
     session.notes.push_back(concat("checkpoint ", given.checkpoint, " chose ",
                                    session.spec.checkpoint,

@@ -51,7 +51,7 @@ void Trainer::initialize() {
 
 Context Trainer::context(Tape* tape, Pass pass) {
   return Context{backend_,    ledger_, *parameters_, running_, precision_,
-                 *retention_, tape,    pass,         {},          {}};
+                 *retention_, tape,    pass,         {},       {}};
 }
 
 // Bytes and labels come from the loader, the network's input from the bytes, which then go.

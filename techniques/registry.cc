@@ -69,9 +69,9 @@ CutRule make_cut_rule(const std::string& level, const Chain& chain) {
     const char* last = level.data() + level.size();
     const auto [end, error] = std::from_chars(level.data() + colon + 1, last, count);
     if (error != std::errc{} || end != last || count < 1 || count > count_blocks(chain))
-      throw InputError(concat("--checkpoint '", level, "' is no number of segments: this model has ",
-                              count_blocks(chain), " blocks, so K is a whole number from 1 to ",
-                              count_blocks(chain)));
+      throw InputError(concat("--checkpoint '", level,
+                              "' is no number of segments: this model has ", count_blocks(chain),
+                              " blocks, so K is a whole number from 1 to ", count_blocks(chain)));
   }
   return found->second(count);
 }

@@ -188,7 +188,8 @@ TEST(Checkpointing, SegmentsKeepTheirInputsAndNothingElse) {
     ASSERT_EQ(static_cast<int>(tree.size()), count);
     std::int64_t elements = 0;
     for (const SegmentNode& segment : tree) elements += borders[(segment.units.begin + 1) / 2];
-    EXPECT_EQ(kept_by_forward(plan, 10), 10 * (4 * elements + kProbabilitiesBytes) + kStatisticsBytes)
+    EXPECT_EQ(kept_by_forward(plan, 10),
+              10 * (4 * elements + kProbabilitiesBytes) + kStatisticsBytes)
         << plan;
   }
 }
@@ -204,7 +205,8 @@ TEST(Checkpointing, NormalizationKeepsConvolutionsOutputs) {
 
 // Inner segments change nothing before backward.
 TEST(Checkpointing, NestedSegmentsKeepWhatTheOuterOnesKeep) {
-  EXPECT_EQ(kept_by_forward("segments:4/blocks/normalization", 10), kept_by_forward("segments:4", 10));
+  EXPECT_EQ(kept_by_forward("segments:4/blocks/normalization", 10),
+            kept_by_forward("segments:4", 10));
 }
 
 TEST(Checkpointing, UnitsStateWhatTheySave) {
@@ -277,8 +279,9 @@ TEST(Checkpointing, RecomputationIsCounted) {
   EXPECT_EQ(work_of("segments:1").recompute, none.forward - 10 * 128 * 10);
   EXPECT_EQ(none.recomputed_bytes, 0);
   EXPECT_EQ(work_of("normalization").recomputed_bytes,
-            10 * 4 * (16 * 32 * 32 + 7 * 32 * 32 * 32 + 32 * 32 * 32 + 7 * 64 * 16 * 16 +
-                      64 * 16 * 16 + 7 * 128 * 8 * 8 + 128 * 8 * 8 + 128));
+            10 * 4 *
+                (16 * 32 * 32 + 7 * 32 * 32 * 32 + 32 * 32 * 32 + 7 * 64 * 16 * 16 + 64 * 16 * 16 +
+                 7 * 128 * 8 * 8 + 128 * 8 * 8 + 128));
 }
 
 // ---- plans as text

@@ -67,9 +67,10 @@ class Parser {
       if (++segment.units.end <= segment.units.begin)
         refuse("a segment's last unit is not before its first");
       if (segment.units.begin < next)
-        refuse(concat("segments come in order, do not overlap and lie inside those around them: "
-                      "this one begins before unit ",
-                      next));
+        refuse(
+            concat("segments come in order, do not overlap and lie inside those around them: "
+                   "this one begins before unit ",
+                   next));
       if (segment.units.end > within.end)
         refuse(within.end == chain_.size()
                    ? concat("the last unit is ", chain_.size() - 1, " (", chain_.back().name, ")")
