@@ -44,7 +44,7 @@ json memory_json(const Session& session) {
 nlohmann::json make_result(const std::string& command, const Session& session,
                            const TrainingOutcome* outcome) {
   const RunSpec& spec = session.spec;
-  json notes = json::array();
+  json notes = session.notes;
   const Recipe& recipe = find_recipe(spec.recipe);
   if (outcome && (recipe.shortened || spec.max_steps > 0 || spec.epochs < recipe.epochs))
     notes.push_back(concat("shortened training: ", outcome->state.updates,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "suite/checkpoint_search.h"
 #include "suite/environment.h"
 
 namespace memfloor {
@@ -15,6 +16,11 @@ Session predict_session(const RunSpec& given) {
   session.config = network_of(session.spec);
   session.backend = make_cpu_backend(static_cast<int>(session.spec.threads));
   const std::int64_t before = resident_anonymous_bytes();
+  session.spec = with_checkpoint_found(session.spec, session.config, session.size, session.backend);
+  if (session.spec.checkpoint != given.checkpoint)
+    session.notes.push_back(concat("checkpoint ", given.checkpoint, " chose ",
+                                   session.spec.checkpoint,
+                                   ": of the plans that fit, the one that recomputes least"));
   session.prediction = predict(session.spec, session.config, session.size, session.backend);
   session.library_bytes = std::max<std::int64_t>(0, resident_anonymous_bytes() - before);
   return session;

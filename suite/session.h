@@ -16,6 +16,7 @@ struct Session {
   std::shared_ptr<Backend> backend;
   Prediction prediction;
   std::unique_ptr<Trainer> trainer;
+  std::vector<std::string> notes;  // on what was chosen, for the result
   std::int64_t library_bytes = 0;  // estimate: what making the primitives added to resident memory
   std::int64_t resident_at_setup = 0;  // anonymous, every primitive made
 };

@@ -67,6 +67,10 @@ class Trainer {
   Totals forward_backward(const float* images, const std::int32_t* labels, std::int64_t count,
                           float* logits);
 
+  const Chain& chain() const { return model_.chain(); }
+  /// Instead of the spec's checkpointing plan.
+  void use_plan(std::unique_ptr<RetentionPlan> plan) { retention_ = std::move(plan); }
+
   Ledger& ledger() { return ledger_; }
   const Ledger& ledger() const { return ledger_; }
   ParameterStore& parameters() { return *parameters_; }
