@@ -70,6 +70,9 @@ class RefusedFlags(MemfloorTest):
                 ("--batch-size=-5", None, "--batch-size takes", "at least 1", "'-5'"),
                 ("--batch-size", "1000001", "between 1 and 1000000"),
                 ("--microbatch", "0", "at least 1"),
+                ("--norm", "layer", "'layer'", "batch, group"),
+                ("--bn-recalibrate", "-1", "0 (off)"),
+                ("--bn-recalibrate", "50001", "50001", "50000 samples"),
                 ("--epochs", "0", "at least 1"), ("--epochs", "0.5", "whole number"),
                 ("--max-steps", "-1", "0 (no limit) or more"),
                 ("--threads", "0", "at least 1"), ("--threads", "1025", "between 1 and 1024"),
@@ -98,6 +101,8 @@ class RefusedFlags(MemfloorTest):
                 ("--memory-budget", "-1", "'-1'", "bytes")]:
             arguments = [flag] if value is None else [flag, value]
             self.assert_refused("predict", *arguments, words=[flag.split("=")[0], *words])
+        self.assert_refused(*PREDICT, "--norm", "group", "--bn-recalibrate", "10",
+                            words=["--bn-recalibrate is for batch norm", "--norm group"])
         self.assert_refused(*PREDICT, "--microbatch", "11", words=["--microbatch", "(10)", "11"])
 
     def test_too_small_a_budget_shows_the_split(self):
@@ -292,7 +297,9 @@ class QuickCommands(MemfloorTest):
         self.assertEqual(again["spec"], listed["default_spec"])
 
     def test_prediction_equals_measurement(self):
-        for extra in [[], ["--microbatch", "4"], ["--precision", "bf16_mixed"]]:
+        for extra in [[], ["--microbatch", "4"], ["--precision", "bf16_mixed"],
+                      ["--norm", "group", "--microbatch", "4"],
+                      ["--bn-recalibrate", "11", "--microbatch", "4"]]:
             predicted = self.result("predict", *SMALL, *extra)
             text = self.run_well("measure", *SMALL, *extra, "--out", "measured.json")
             measured = read_json(self.folder / "measured.json")
@@ -306,6 +313,14 @@ class QuickCommands(MemfloorTest):
             self.assertEqual(predicted["spec"], measured["spec"])
             for key in ["flops", "quality", "time", "environment"]:
                 self.assertEqual(predicted[key], measured[key])
+
+    def test_the_report_says_what_batch_norm_normalises_over(self):
+        note = "batch norm normalises over parts of 4 samples"
+        for command in ["predict", "measure"]:
+            self.assertIn(note, self.run_well(command, *SMALL, "--microbatch", "4"))
+            self.assertIn(note, self.result(command, *SMALL, "--microbatch", "4")["notes"][0])
+            for without in [[], ["--microbatch", "4", "--norm", "group"]]:
+                self.assertEqual(self.result(command, *SMALL, *without)["notes"], [])
 
     def test_explain(self):
         blocks = strict_json(self.run_well("explain", *SMALL, "--json"))

