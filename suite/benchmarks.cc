@@ -174,6 +174,8 @@ std::vector<Case> cases(const RunSpec& base) {
     const std::string name = case_name(spec);
     all.push_back({"memory/" + name, [spec](benchmark::State& s) { memory_case(s, spec); }, 1});
     all.push_back({"step/" + name, [spec](benchmark::State& s) { step_case(s, spec); }, 20});
+    // Ops see activations: the modes with FP32 weights have each format once.
+    if (make_precision(precision).weight != Dtype::f32) continue;
     const char* const directions[] = {"forward", "backward_data", "backward_weights"};
     for (const LayerShape& s : kShapes)
       for (int direction = 0; direction < 3; ++direction) {
