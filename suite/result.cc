@@ -5,6 +5,7 @@
 #include "core/atomic_file.h"
 #include "core/error.h"
 #include "suite/environment.h"
+#include "techniques/registry.h"
 
 namespace memfloor {
 namespace {
@@ -60,6 +61,10 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   if (command != "evaluate" && spec.norm == "batch" && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,
                            " samples, which is another training than over the whole minibatch"));
+  if (make_precision(spec.precision).master)
+    notes.push_back(
+        "FP32 master weights are counted as optimizer state: with 16-bit weights and gradients, "
+        "model and optimizer together take as much as in FP32");
   if (outcome && outcome->state.skipped > 0)
     notes.push_back(concat("minibatches skipped because gradients overflowed FP16: ",
                            outcome->state.skipped, " of ", outcome->state.minibatches()));

@@ -161,6 +161,10 @@ TrainingOutcome TrainingRun::run() {
   ProgressLine progress(total_updates_, state.updates);
   if (state.minibatches() > 0) progress.say(concat("continuing after update ", state.updates));
   LossLog loss_log(options_.loss_log, state.minibatches());
+  // Of an epoch of which every minibatch was skipped there is none.
+  const auto loss_text = [&](int digits) {
+    return state.epoch_totals.samples > 0 ? fixed(state.epoch_totals.mean_loss(), digits) : "none";
+  };
   const InterruptGuard guard;
   StepTimes times;
   const auto snapshot = [&] {
@@ -188,11 +192,10 @@ TrainingOutcome TrainingRun::run() {
                  ": its gradients overflow FP16, so it changes nothing; the loss scale is now ",
                  trainer.loss_scaler().scale()));
     }
-    progress.show(
-        state.updates,
-        concat("epoch ", batch.epoch + 1, "  loss ", fixed(state.epoch_totals.mean_loss(), 3), "  ",
-               fixed(static_cast<double>(session_.spec.batch_size) / times.median(), 0),
-               " images/s "));
+    progress.show(state.updates,
+                  concat("epoch ", batch.epoch + 1, "  loss ", loss_text(3), "  ",
+                         fixed(static_cast<double>(session_.spec.batch_size) / times.median(), 0),
+                         " images/s "));
 
     if (state.minibatches() % updates_per_epoch_ == 0 || done(state)) {
       const Totals test = evaluate_all(trainer, session_.size.test);
@@ -201,9 +204,8 @@ TrainingOutcome TrainingRun::run() {
                              {"test_accuracy", test.accuracy()},
                              {"test_loss", test.mean_loss()},
                              {"learning_rate", rate}});
-      progress.say(concat("epoch ", batch.epoch + 1, ": train loss ",
-                          fixed(state.epoch_totals.mean_loss(), 4), ", test accuracy ",
-                          fixed(100 * test.accuracy(), 2), " %, test loss ",
+      progress.say(concat("epoch ", batch.epoch + 1, ": train loss ", loss_text(4),
+                          ", test accuracy ", fixed(100 * test.accuracy(), 2), " %, test loss ",
                           fixed(test.mean_loss(), 4)));
       state.epoch_totals = {};
     }

@@ -151,7 +151,7 @@ TEST_F(Allocation, EveryWayIsSeen) {
 }
 
 TEST_F(Allocation, NothingLargeOutsideTheLedger) {
-  for (const char* precision : {"fp32", "bf16_mixed"})
+  for (const char* precision : {"fp32", "bf16_mixed", "fp16", "bf16_master"})
     for (const int threads : {1, 2}) {
       RunSpec spec;
       spec.precision = precision, spec.threads = threads;

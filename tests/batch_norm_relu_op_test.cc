@@ -91,7 +91,7 @@ TEST_P(BatchNormReluOp, IsTheFormula) {
       dx[i] = gamma[c] * inverse * (masked - dbeta[c] / count - normal * dgamma[c] / count);
     }
   }
-  const double tolerance = d.dtype == Dtype::f32 ? 1e-6 : 3e-3;
+  const double tolerance = d.dtype == Dtype::f32 ? 1e-6 : 0.77 * unit_of(d.dtype);
   EXPECT_LE(distance(f.y, y), tolerance);
   const Backward b = backward(f, nullptr);
   EXPECT_LE(distance(b.dx, dx), tolerance);
@@ -134,6 +134,7 @@ std::vector<BatchNormCase> batch_norm_cases(Dtype dtype) {
 }
 INSTANTIATE_TEST_SUITE_P(F32, BatchNormReluOp, ::testing::ValuesIn(batch_norm_cases(Dtype::f32)));
 INSTANTIATE_TEST_SUITE_P(Bf16, BatchNormReluOp, ::testing::ValuesIn(batch_norm_cases(Dtype::bf16)));
+INSTANTIATE_TEST_SUITE_P(F16, BatchNormReluOp, ::testing::ValuesIn(batch_norm_cases(Dtype::f16)));
 INSTANTIATE_TEST_SUITE_P(, BatchNormReluGradient,
                          ::testing::ValuesIn(batch_norm_cases(Dtype::f32)));
 

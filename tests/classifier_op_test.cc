@@ -7,7 +7,7 @@ namespace {
 TEST(HeadParts, LeaveASamplesBitsAlone) {
   constexpr std::int64_t kPixels = 8, kChannels = 128, kClasses = 10;
   const Floats w = numbers(kClasses * kChannels, 2), b = numbers(kClasses, 3);
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     const auto logits = [&](const Floats& x, std::int64_t images) {
       const Buffer in(x, dtype);
       Floats means(static_cast<std::size_t>(images * kChannels));
@@ -35,7 +35,7 @@ TEST(HeadParts, LeaveASamplesBitsAlone) {
   }
 }
 TEST(GlobalAveragePoolOp, MeansAndTheirGradient) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     const GlobalAveragePoolDescriptor d{3, 5, 7, 17, dtype};
     const GlobalAveragePool& op = backend()->global_average_pool(d);
     const std::size_t pixels = 35, channels = 17;
@@ -55,7 +55,7 @@ TEST(GlobalAveragePoolOp, MeansAndTheirGradient) {
     const Floats dx = gradient.read(dtype);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double one = dy[i / (pixels * channels) * channels + i % channels] / 35.0;
-      ASSERT_NEAR(dx[i], one, std::abs(one) * (dtype == Dtype::f32 ? 1e-6 : 0x1p-8));
+      ASSERT_NEAR(dx[i], one, std::abs(one) * (dtype == Dtype::f32 ? 1e-6 : unit_of(dtype)));
     }
     if (dtype == Dtype::f32)
       expect_derivative([&](const Floats& at) { return dot(dy, forward(at)); }, x, dx, 0.5f, 2e-6,

@@ -81,6 +81,10 @@ class RefusedFlags(MemfloorTest):
                 ("--sparsity", "0.5", "0.5", "densely"), ("--sparsity", "1", "[0, 1)"),
                 ("--sparsity", "nan", "[0, 1)"), ("--sparsity", "x", "a number", "'x'"),
                 ("--precision", "fp8", "'fp8'", "fp32", "bf16_mixed"),
+                ("--rounding", "up", "nearest or stochastic", "'up'"),
+                ("--rounding", "stochastic", "fp32", "keeps both in FP32"),
+                ("--loss-scale", "128", "fp16 modes", "fp32"), ("--loss-scale", "x", "a number"),
+                ("--loss-scale-window", "0", "at least 1"),
                 ("--model", "vgg", "'vgg'", "wrn28_2"), ("--model", "wrn11_1", "6 n + 4"),
                 ("--data", "imagenet", "'imagenet'", "synthetic", "cifar10"),
                 ("--recipe", "long", "'long'", "paper", "short"),
@@ -103,6 +107,9 @@ class RefusedFlags(MemfloorTest):
             self.assert_refused("predict", *arguments, words=[flag.split("=")[0], *words])
         self.assert_refused(*PREDICT, "--norm", "group", "--bn-recalibrate", "10",
                             words=["--bn-recalibrate is for batch norm", "--norm group"])
+        for scale in ["1e-5", "-1", "1e50", "nan"]:
+            self.assert_refused(*PREDICT, "--precision", "fp16", "--loss-scale", scale,
+                                words=["--loss-scale", "float32", "at least 0.0001"])
         self.assert_refused(*PREDICT, "--microbatch", "11", words=["--microbatch", "(10)", "11"])
 
     def test_too_small_a_budget_shows_the_split(self):

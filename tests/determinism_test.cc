@@ -32,7 +32,9 @@ TEST_P(Determinism, AgainAndWithOtherThreads) {
   EXPECT_FALSE(bytes(other) == one);
 }
 
-TEST_P(Determinism, Wrn28_2) {
+class DeterminismOfWrn28_2 : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DeterminismOfWrn28_2, WithOtherThreads) {
   const auto bytes = [](int threads) {
     RunSpec spec;
     spec.precision = GetParam(), spec.threads = threads;
@@ -106,7 +108,11 @@ TEST_P(Determinism, InterruptedAndResumed) {
   EXPECT_TRUE(state_bytes(*other.trainer) == state_bytes(*unbroken.trainer));
 }
 
-INSTANTIATE_TEST_SUITE_P(, Determinism, ::testing::Values("fp32", "bf16_mixed"),
+INSTANTIATE_TEST_SUITE_P(, Determinism,
+                         ::testing::Values("fp32", "fp16", "bf16", "fp16_master", "bf16_master",
+                                           "fp16_mixed", "bf16_mixed"),
+                         [](const auto& p) { return std::string(p.param); });
+INSTANTIATE_TEST_SUITE_P(, DeterminismOfWrn28_2, ::testing::Values("fp32", "bf16_mixed", "fp16"),
                          [](const auto& p) { return std::string(p.param); });
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "suite/training_run.h"
+#include "techniques/registry.h"
 #include "tests/reference_net.h"
 #include "tests/temporary_folder.h"
 
@@ -96,17 +97,42 @@ TEST_P(Measured, AsPredicted) {
   }
   EXPECT_EQ(session.trainer->evaluation_record.paper_activation(), 0);
 }
-INSTANTIATE_TEST_SUITE_P(, Measured,
-                         ::testing::Values(MeasuredCase{"fp32", 1, 20}, MeasuredCase{"fp32", 2, 20},
-                                           MeasuredCase{"fp32", 1, 7}, MeasuredCase{"fp32", 2, 7},
-                                           MeasuredCase{"bf16_mixed", 1, 20},
-                                           MeasuredCase{"bf16_mixed", 2, 20},
-                                           MeasuredCase{"bf16_mixed", 1, 7},
-                                           MeasuredCase{"bf16_mixed", 2, 7}));
+INSTANTIATE_TEST_SUITE_P(
+    , Measured,
+    ::testing::Values(MeasuredCase{"fp32", 1, 20}, MeasuredCase{"fp32", 2, 20},
+                      MeasuredCase{"fp32", 1, 7}, MeasuredCase{"fp32", 2, 7},
+                      MeasuredCase{"bf16_mixed", 1, 20}, MeasuredCase{"bf16_mixed", 2, 20},
+                      MeasuredCase{"bf16_mixed", 1, 7}, MeasuredCase{"bf16_mixed", 2, 7},
+                      MeasuredCase{"fp16", 2, 7}, MeasuredCase{"bf16_master", 2, 7}));
+
+// Bytes by mode, at the paper's size; docs/memory-accounting.md has the table.
+TEST(MemoryAnchors, StorageByPrecision) {
+  constexpr std::int64_t kSensitive = 3616 + 1290, kOthers = 1467610 - kSensitive;
+  constexpr std::int64_t kImage = 953482, kHead = 138;  // saved values; pooled and probabilities
+  struct Mode {
+    const char* name;
+    std::int64_t weight, gradient, state, activation;  // bytes of an element
+  };
+  for (const Mode& mode :
+       {Mode{"fp32", 4, 4, 4, 4}, Mode{"fp16", 2, 2, 2, 2}, Mode{"bf16", 2, 2, 2, 2},
+        Mode{"fp16_master", 2, 2, 8, 2}, Mode{"bf16_master", 2, 2, 8, 2},
+        Mode{"fp16_mixed", 4, 4, 4, 2}, Mode{"bf16_mixed", 4, 4, 4, 2}}) {
+    SCOPED_TRACE(mode.name);
+    RunSpec spec;
+    spec.precision = mode.name, spec.threads = 1;
+    const MemoryRecord table = predict_session(spec).prediction.training;
+    const auto own_peak = [&](Category category) { return at(table.category_peak, category); };
+    EXPECT_EQ(own_peak(Category::weight), mode.weight * kOthers + 4 * kSensitive);
+    EXPECT_EQ(own_peak(Category::gradient), mode.gradient * kOthers + 4 * kSensitive);
+    EXPECT_EQ(own_peak(Category::optimizer_state), mode.state * kOthers + 4 * kSensitive);
+    EXPECT_EQ(own_peak(Category::activation),
+              100 * (mode.activation * (kImage - kHead) + 4 * kHead) + 1808 * 2 * 4);
+  }
+}
 
 // A data set whose last minibatch and last evaluation part are smaller.
 TEST(MemoryAnchors, RaggedEpochIsMeasuredAsPredicted) {
-  for (const char* precision : {"fp32", "bf16_mixed"}) {
+  for (const std::string& precision : precision_names()) {
     Session session = small_session(small_spec(precision, 2), 50, 17);
     for (std::int64_t start = 0; start < 50; start += 20)
       session.trainer->train({start / 20, 0, start, std::min<std::int64_t>(20, 50 - start)}, 0.1f);

@@ -83,6 +83,11 @@ class Buffer {
   std::unique_ptr<void, void (*)(void*)> data_;
 };
 
+// The largest relative error of rounding to a format.
+inline float unit_of(Dtype dtype) {
+  return dtype == Dtype::f32 ? 0x1p-24f : dtype == Dtype::f16 ? 0x1p-11f : 0x1p-8f;
+}
+
 inline Floats rounded(const Floats& values, Dtype dtype) {
   return Buffer(values, dtype).read(dtype);
 }

@@ -32,14 +32,14 @@ TEST(FlatOps, ImagesToTensor) {
   std::vector<std::uint8_t> bytes(3 * 20000);
   for (std::size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<std::uint8_t>(mix(static_cast<std::uint32_t>(i)));
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     Buffer y(static_cast<std::int64_t>(bytes.size() * size_of(dtype)));
     backend()->tensor_ops().images_to_tensor(bytes.data(), 20000, mean, deviation, dtype, y.data());
     const Floats values = y.read(dtype);
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       const double expected = (bytes[i] / 255.0 - mean[i % 3]) / deviation[i % 3];
       ASSERT_NEAR(values[i], expected,
-                  dtype == Dtype::f32 ? 1e-6 : 0x1p-8 * std::abs(expected) + 1e-6)
+                  dtype == Dtype::f32 ? 1e-6 : unit_of(dtype) * std::abs(expected) + 1e-6)
           << i;
     }
   }
@@ -48,7 +48,7 @@ TEST(FlatOps, ImagesToTensor) {
 TEST(FlatOps, AddAndAllFinite) {
   TensorOps& ops = backend()->tensor_ops();
   constexpr std::int64_t kCount = 40005;
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
     const Floats x = rounded(numbers(kCount, 1), dtype), y = rounded(numbers(kCount, 2), dtype);
     Floats expected;
     for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(x[i] + y[i]);

@@ -214,6 +214,33 @@ class StoppedRuns(TrainingTest):
         _, err = self.interrupt_after(1, *diverging, "--resume")
         self.assertIn("continuing after update", err)
 
+    def test_overflows_count_as_minibatches_and_survive_an_interruption(self):
+        # At such a scale the first minibatches overflow FP16; each halves it.
+        arguments = [*SMALL, "--precision", "fp16", "--loss-scale", "1e9", "--max-steps", "3"]
+        self.run_well("train", *arguments, *OUTPUTS)
+        whole = {name: (self.folder / name).read_bytes() for name in self.names()}
+        lines = [strict_json(line) for line in whole["losses.jsonl"].splitlines()]
+        skipped = sum("skipped" in line for line in lines)
+        self.assertGreaterEqual(skipped, 3)
+        self.assertEqual([line["update"] for line in lines], [1] * skipped + [1, 2, 3])
+        self.assertEqual(read_json(self.folder / "r.json")["notes"][-1],
+                         "minibatches skipped because gradients overflowed FP16: "
+                         f"{skipped} of {len(lines)}")
+        for name in whole:
+            (self.folder / name).unlink()
+        _, err = self.interrupt_after(2, *arguments, *OUTPUTS[:4])
+        self.assertIn("its gradients overflow FP16", err)
+        self.run_well("train", *arguments, *OUTPUTS, "--resume")
+        for name in ["r.safetensors", "losses.jsonl"]:
+            self.assertEqual((self.folder / name).read_bytes(), whole[name], name)
+
+    def test_a_training_that_diverges_in_fp16_ends(self):
+        for precision in ["fp16", "fp16_master", "fp16_mixed"]:
+            status, _, err = self.run_memfloor("train", *SMALL, "--precision", precision,
+                                               "--learning-rate", "1e30")
+            self.assert_one_sentence(status, err[err.index("memfloor:"):], "diverged",
+                                     "--learning-rate", "bf16")
+
     def test_weights_that_cannot_be_written_do_not_cost_the_result(self):
         status, out, err = self.run_memfloor(
             "train", *SMALL, "--max-steps", "1", *OUTPUTS[:4],

@@ -25,7 +25,7 @@ void mask_and_sum(const T* x, const T* y, T* dy, const float* mean, std::int64_t
           for (std::int64_t p = begin; p < end; ++p)
             for (int g = 0; g < kGroup; ++g) {
               const std::int64_t at = p * channels + c + g * kLanes;
-              const Lanes masked = load(y + at) > Lanes{} ? load(dy + at) : Lanes{};
+              const Lanes masked = where_positive(load(y + at), load(dy + at));
               store(dy + at, masked);
               run_sum[g] += masked;
               run_product[g] += masked * (load(x + at) - m[g]);

@@ -12,43 +12,36 @@ namespace {
 
 static_assert(kRoundingBlock == 8 * kLanes, "four words, two numbers each, a lane");
 
-LaneBits bits_of(Lanes v) { return reinterpret_cast<LaneBits>(v); }
-Lanes values_of(LaneBits bits) { return reinterpret_cast<Lanes>(bits); }
-LaneBits broadcast_bits(std::uint32_t bits) { return bits - LaneBits{}; }
-
 // What comes out of adding random bits below the last place and cutting them off, as 16-bit
 // patterns in 32-bit lanes; infinities and NaN are not right.
-LaneBits cut(Bf16, Lanes v, LaneBits random) { return (bits_of(v) + random) >> 16; }
+PartBits cut(Bf16, PartBits bits, PartBits random) { return (bits + random) >> 16; }
 
-LaneBits cut(F16, Lanes v, LaneBits random) {
-  const LaneBits sign = (bits_of(v) >> 16) & 0x8000u;
-  const LaneBits magnitude = bits_of(v) & 0x7fffffffu;
+PartBits cut(F16, PartBits bits, PartBits random) {
+  const PartBits sign = (bits >> 16) & 0x8000u;
+  const PartBits magnitude = bits & 0x7fffffffu;
+  const auto is_small = magnitude < 0x38800000u;  // the result is subnormal
   // A normal result: the exponent's bias changes by 112, and 13 bits go.
-  const LaneBits normal = (magnitude - (112u << 23) + (random >> 3)) >> 13;
+  const PartBits normal = (magnitude - (112u << 23) + (random >> 3)) >> 13;
   // A subnormal one is a multiple of 2^-24: in fixed point with 16 bits after the point.
-  const Lanes small = values_of(magnitude < 0x38800000u ? magnitude : LaneBits{});
-  using LaneIntegers = std::int32_t __attribute__((vector_size(64)));
+  using PartIntegers = std::int32_t __attribute__((vector_size(4 * kPart)));
+  const Part small = reinterpret_cast<Part>(is_small ? magnitude : PartBits{});
   const auto fixed =
-      reinterpret_cast<LaneBits>(__builtin_convertvector(small * 0x1p40f, LaneIntegers));
-  const LaneBits subnormal = (fixed + random) >> 16;
-  return sign | (magnitude < 0x38800000u ? subnormal : normal);
+      reinterpret_cast<PartBits>(__builtin_convertvector(small * 0x1p40f, PartIntegers));
+  return sign | (is_small ? (fixed + random) >> 16 : normal);
 }
 
 // The largest finite number, as an FP32 pattern.
 template <class T>
 constexpr std::uint32_t kLargest = std::is_same_v<T, F16> ? 0x477fe000u : 0x7f7f0000u;
 
+// Up to the largest finite number the random bits decide; beyond it, and for NaN, as to nearest.
 template <class T>
-LaneHalves rounded(Lanes v, LaneBits random) {
-  // Up to the largest finite number the bits decide; beyond it, and for NaN, as to nearest.
-  T nearest[kLanes];
-  store(nearest, v);
-  LaneHalves halves;
-  std::memcpy(&halves, static_cast<const void*>(nearest), sizeof halves);
-  const LaneBits finite = cut(T{}, v, random);
-  const auto inside = (bits_of(v) & 0x7fffffffu) <= broadcast_bits(kLargest<T>);
-  return __builtin_convertvector(inside ? finite : __builtin_convertvector(halves, LaneBits),
-                                 LaneHalves);
+void round_part(const float* from, T* to, PartBits random) {
+  const auto bits = load_as<PartBits>(from);
+  store_part(to, load_as<Part>(from));
+  const auto halves = __builtin_convertvector(load_as<PartHalves>(to), PartBits);
+  const auto finite = (bits & 0x7fffffffu) <= kLargest<T>;
+  store_halves(to, finite ? cut(T{}, bits, random) : halves);
 }
 
 // The words of Philox counters (update, group + lane, array, stream), as Philox makes them.
@@ -72,10 +65,9 @@ struct PhiloxLanes {
       }
   }
 
-  // Numbers below 2^16 for 16 elements.
-  LaneBits row(int index) const {
-    LaneBits words;
-    std::memcpy(&words, word[index / 2], sizeof words);
+  // Numbers below 2^16 for the part of a row of 16 elements that begins at `lane`.
+  PartBits row(int index, int lane) const {
+    const auto words = load_as<PartBits>(word[index / 2] + lane);
     return index % 2 ? words >> 16 : words & 0xffffu;
   }
 };
@@ -85,18 +77,20 @@ void round_all(const RoundingDraws& draws, const float* from, T* to, std::int64_
                std::int64_t elements) {
   for (std::int64_t block = 0; block < elements; block += kRoundingBlock) {
     const PhiloxLanes random(draws, static_cast<std::uint32_t>((first + block) / 8));
-    const std::int64_t count = std::min(kRoundingBlock, elements - block);
-    for (int row = 0; row < count / kLanes; ++row) {
-      const std::int64_t at = block + row * kLanes;
-      const LaneHalves halves = rounded<T>(load(from + at), random.row(row));
-      std::memcpy(static_cast<void*>(to + at), &halves, sizeof halves);
-    }
-    if (const std::int64_t rest = count % kLanes) {
-      const std::int64_t at = block + count - rest;
-      Lanes values{};
-      std::memcpy(&values, from + at, static_cast<std::size_t>(rest) * sizeof(float));
-      const LaneHalves halves = rounded<T>(values, random.row(static_cast<int>(count / kLanes)));
-      std::memcpy(static_cast<void*>(to + at), &halves, static_cast<std::size_t>(rest) * sizeof(T));
+    const auto count = static_cast<int>(std::min(kRoundingBlock, elements - block));
+    for (int i = 0; i < count; i += kPart) {
+      const float* part = from + block + i;
+      T* rounded = to + block + i;
+      const PartBits numbers = random.row(i / kLanes, i % kLanes);
+      if (count - i >= kPart) {
+        round_part(part, rounded, numbers);
+      } else {
+        float padded[kPart] = {};
+        T result[kPart];
+        std::copy(part, from + block + count, padded);
+        round_part(padded, result, numbers);
+        std::copy(result, result + (count - i), rounded);
+      }
     }
   }
 }
