@@ -166,8 +166,19 @@ void norm_case(benchmark::State& state, const RunSpec& spec, const NormShape& s,
   time_op(state, run, s.times);
 }
 
+void pattern_case(benchmark::State& state, const RunSpec& spec) {
+  Session session = open_session(spec);
+  time_op(
+      state, [&] { session.trainer->move_pattern(); }, 1);
+}
+
 std::vector<Case> cases(const RunSpec& base) {
   std::vector<Case> all;
+  RunSpec sparse = base;
+  if (sparse.sparsity == 0) sparse.sparsity = 0.8;
+  all.push_back({concat("op/move_pattern/sparsity=", sparse.sparsity,
+                        "/sparse_method=", sparse.sparse_method),
+                 [sparse](benchmark::State& s) { pattern_case(s, sparse); }, 20});
   for (const std::string& precision : precision_names()) {
     RunSpec spec = base;
     spec.precision = precision;

@@ -220,8 +220,8 @@ TEST(CompressedStore, StartsAsTheDenseModelDoes) {
     Floats dense(stored.size());
     net.store.read_dense(h, dense.data());
     for (std::size_t i = 0; i < stored.size(); ++i)
-      EXPECT_EQ(dense[i], stored[i] ? initial_value(specs[h], h, static_cast<std::int64_t>(i), 3)
-                                    : 0.0f);
+      EXPECT_EQ(dense[i],
+                stored[i] ? initial_value(specs[h], h, static_cast<std::int64_t>(i), 3) : 0.0f);
     const auto count = std::count(stored.begin(), stored.end(), 1);
     EXPECT_NEAR(static_cast<double>(count), 0.2 * static_cast<double>(specs[h].elements()), 1);
     total += count;

@@ -49,9 +49,9 @@ TEST(DsrRule, TheTargetIsTwentyThousandOfWrn28_2) {
 
 // 1,451,520 positions in two layers: the target is 20,000, its band 18,000 to 22,000.
 TEST(DsrRule, TheThresholdIsHalvedAndDoubledOutsideTheBand) {
-  const std::map<std::int64_t, float> expected{
-      {0, 2.f},     {17999, 2.f},   {18000, 1.f},  {20000, 1.f},
-      {22000, 1.f}, {22001, 0.5f}, {300000, 0.5f}};
+  const std::map<std::int64_t, float> expected{{0, 2.f},      {17999, 2.f}, {18000, 1.f},
+                                               {20000, 1.f},  {22000, 1.f}, {22001, 0.5f},
+                                               {300000, 0.5f}};
   for (const auto& [below, factor] : expected) {
     float threshold = 1e-3f;
     const std::vector<LayerMove> moves = kDsr.plan(
@@ -202,8 +202,11 @@ TEST(PatternMove, DrawsAreUniformAmongFreePositions) {
   }
   const double mean = 1.0 * kDraws * kCount / static_cast<double>(free);
   for (std::int64_t p = 0; p < kElements; ++p) {
-    if (p % 3 == 0) EXPECT_EQ(times[p], 0);
-    else EXPECT_NEAR(times[p], mean, 6 * std::sqrt(mean)) << p;
+    if (p % 3 == 0) {
+      EXPECT_EQ(times[p], 0);
+    } else {
+      EXPECT_NEAR(times[p], mean, 6 * std::sqrt(mean)) << p;
+    }
   }
   // All of them, where all are asked for.
   std::uint64_t all[2] = {};

@@ -33,7 +33,7 @@ struct Sample {
   TestPattern pattern;
 };
 
-const SparseCase kCases[] = {{32, 16, 3, 0.2}, {64, 64, 3, 0.5},  {17, 5, 3, 0.3}, {3, 70, 1, 0.9},
+const SparseCase kCases[] = {{32, 16, 3, 0.2},  {64, 64, 3, 0.5},  {17, 5, 3, 0.3}, {3, 70, 1, 0.9},
                              {40, 33, 3, 0.05}, {128, 64, 3, 0.1}, {16, 16, 3, 1},  {8, 8, 3, 0}};
 
 std::vector<WeightLayout> layouts_of(const SparseCase& c) {

@@ -39,9 +39,10 @@ class TestPattern {
 
   bool stored(std::size_t position) const { return stored_[position]; }
   SparsePattern view() const {
-    const void* const positions = index_ == SparseIndex::bitmap  ? words_.data()
-                                  : index_ == SparseIndex::csr16 ? static_cast<const void*>(columns16_.data())
-                                                                 : columns32_.data();
+    const void* const positions = index_ == SparseIndex::bitmap ? words_.data()
+                                  : index_ == SparseIndex::csr16
+                                      ? static_cast<const void*>(columns16_.data())
+                                      : columns32_.data();
     return {index_, outputs_, taps_, inputs_, positions, row_starts_.data()};
   }
 

@@ -78,7 +78,7 @@ class SparseResults : public ::testing::TestWithParam<const char*> {};
 
 std::string trained(RunSpec spec) {
   Session session = small_session(spec, 100, 20);
-  train(session, 0, 12);
+  train(session, 0, 6);
   std::string bytes;
   ParameterStore& parameters = session.trainer->parameters();
   for (int h = 0; h < static_cast<int>(parameters.specs().size()); ++h) {
@@ -88,8 +88,7 @@ std::string trained(RunSpec spec) {
   }
   for (const StateTensor& tensor : parameters.state())
     if (tensor.name.find("pattern") == std::string::npos)
-      bytes.append(static_cast<const char*>(tensor.data),
-                   static_cast<std::size_t>(tensor.bytes()));
+      bytes.append(static_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.bytes()));
   return bytes;
 }
 
@@ -196,8 +195,10 @@ class MaskedRun {
       positions += static_cast<std::int64_t>(mask.size());
     }
     const double target = std::round(20000.0 * static_cast<double>(positions) / 1451520);
-    if (static_cast<double>(dropped) > 1.1 * target) threshold /= 2;
-    else if (static_cast<double>(dropped) < 0.9 * target) threshold *= 2;
+    if (static_cast<double>(dropped) > 1.1 * target)
+      threshold /= 2;
+    else if (static_cast<double>(dropped) < 0.9 * target)
+      threshold *= 2;
     return dropped;
   }
 
@@ -239,11 +240,13 @@ TEST(SparseTraining, EqualsDenseTrainingUnderAMaskAsBytes) {
           << spec.name << " after update " << step;
       if (!spec.compressible) continue;
       for (std::size_t i = 0; i < dense.masks[h].size(); ++i)
-        if (dense.masks[h][i])
+        if (dense.masks[h][i]) {
           ASSERT_EQ(*next++, dense.momentum(h)[i]) << spec.name << " after update " << step;
+        }
     }
     ASSERT_EQ(next, static_cast<const float*>(momentum->data) + momentum->elements);
-    const Tensor &a = sparse.trainer->running().slab(), &b = dense.session.trainer->running().slab();
+    const Tensor &a = sparse.trainer->running().slab(),
+                 &b = dense.session.trainer->running().slab();
     ASSERT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())), 0);
   };
 
@@ -299,7 +302,9 @@ TEST(SparseTraining, StaticPatternsStay) {
     std::vector<float> dense(after.size());
     store.read_dense(h, dense.data());
     for (std::size_t i = 0; i < after.size(); ++i)
-      if (!after[i]) ASSERT_EQ(dense[i], 0);
+      if (!after[i]) {
+        ASSERT_EQ(dense[i], 0);
+      }
   }
 }
 
