@@ -68,9 +68,9 @@ class SparseExport(MemfloorTest):
         self.assertTrue(any("scaled sparse schedule" in note for note in notes), notes)
         self.assertFalse(any("differ" in note for note in notes), notes)
 
-        # The exported weights are the model: in the same and in a less sparse store.
+        # The exported weights are the model, in a dense store too.
         accuracy = read_json(self.folder / "r.json")["quality"]["test_accuracy"]
-        for sparsity in ("0.8", "0.5", "0"):
+        for sparsity in ("0.8", "0"):
             self.run_well("evaluate", *SMALL, "--sparsity", sparsity, "--weights", "w.safetensors",
                           "--out", "e.json")
             self.assertEqual(read_json(self.folder / "e.json")["quality"]["test_accuracy"], accuracy)

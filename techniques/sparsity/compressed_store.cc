@@ -17,7 +17,7 @@ std::vector<std::int64_t> even_counts(const std::vector<CompressedLayer>& layers
   std::int64_t before = 0, given = 0;
   for (const CompressedLayer& layer : layers) {
     before += layer.elements();
-    const auto until = static_cast<std::int64_t>(static_cast<__int128>(before) * total / positions);
+    const std::int64_t until = before * total / positions;
     counts.push_back(until - given);
     given = until;
   }
