@@ -1,6 +1,7 @@
-"""What a sparse training writes: dense weights with zeros, SciPy's arrays, its result."""
+"""Sparse trainings of the real binary: what they write, and how they go on after a kill."""
 
 import json
+import signal
 import struct
 import unittest
 
@@ -26,7 +27,7 @@ def read_tensors(path):
     return {name: values(entry) for name, entry in header.items()}, metadata
 
 
-class SparseExport(MemfloorTest):
+class SparseRuns(MemfloorTest):
 
     def test_what_a_training_writes(self):
         self.run_well("train", *SPARSE, "--max-steps", "4", "--out", "r.json",
@@ -76,6 +77,26 @@ class SparseExport(MemfloorTest):
             self.assertEqual(read_json(self.folder / "e.json")["quality"]["test_accuracy"], accuracy)
         self.assert_refused("evaluate", *SMALL, "--sparsity", "0.9", "--weights", "w.safetensors",
                             words=["non-zero weights", "--sparsity 0.9 holds"])
+
+    def test_killed_and_continued(self):
+        # The pattern moves after each of the first eleven updates.
+        train = ["train", *SPARSE, "--max-steps", "12"]
+        outputs = lambda name: ["--save-weights", f"{name}.w", "--save-sparse", f"{name}.s"]
+        self.run_well(*train, *outputs("straight"))
+        arguments = [*train, *outputs("killed"), "--out", "k.json", "--snapshot-every", "1",
+                     "--resume"]
+        snapshot = self.folder / "k.json.snapshot"
+        for _ in range(2):
+            before = snapshot.stat().st_mtime_ns if snapshot.exists() else 0
+            process = self.start(*arguments)
+            self.assertTrue(self.wait_until(
+                lambda: snapshot.exists() and snapshot.stat().st_mtime_ns > before, process))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        self.assertIn("continuing after update", self.run_memfloor(*arguments)[2])
+        for kind in "ws":
+            self.assertEqual((self.folder / f"killed.{kind}").read_bytes(),
+                             (self.folder / f"straight.{kind}").read_bytes())
 
     def test_predicted_and_measured_are_equal(self):
         out = self.run_well("measure", *SPARSE, "--sparse-index", "csr16")
