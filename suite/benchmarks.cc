@@ -178,6 +178,12 @@ std::vector<RunSpec> run_specs(const RunSpec& base) {
   return specs;
 }
 
+void pattern_case(benchmark::State& state, const RunSpec& spec) {
+  Session session = open_session(spec);
+  time_op(
+      state, [&] { session.trainer->move_pattern(); }, 1);
+}
+
 std::vector<Case> cases(const RunSpec& base) {
   std::vector<Case> all;
   std::set<std::string> names;
@@ -188,6 +194,11 @@ std::vector<Case> cases(const RunSpec& base) {
     all.push_back({"memory/" + name, [spec](benchmark::State& s) { memory_case(s, spec); }, 1});
     all.push_back({"step/" + name, [spec](benchmark::State& s) { step_case(s, spec); }, 20});
   }
+  RunSpec sparse = base;
+  if (sparse.sparsity == 0) sparse.sparsity = 0.8;
+  all.push_back({concat("op/move_pattern/sparsity=", sparse.sparsity,
+                        "/sparse_method=", sparse.sparse_method),
+                 [sparse](benchmark::State& s) { pattern_case(s, sparse); }, 20});
   for (const std::string& precision : precision_names()) {
     RunSpec spec = base;
     spec.precision = precision;

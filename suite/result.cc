@@ -1,5 +1,6 @@
 #include "suite/result.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "core/atomic_file.h"
@@ -38,6 +39,23 @@ json memory_json(const Session& session) {
           {"library_bytes", session.library_bytes},
           {"rss_anon_delta_bytes",
            measured ? json(resident_anonymous_bytes() - session.resident_at_setup) : json()}};
+}
+
+// Where the non-zeros are at the end; null for dense training.
+json sparse_layers(const ParameterStore& parameters) {
+  json layers = json::array();
+  bool sparse = false;
+  for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
+    const ParameterSpec& spec = parameters.specs()[h];
+    if (!spec.compressible) continue;
+    std::vector<std::uint8_t> stored(static_cast<std::size_t>(spec.elements()));
+    parameters.read_pattern(static_cast<int>(h), stored.data());
+    const auto non_zeros = std::count(stored.begin(), stored.end(), 1);
+    sparse |= non_zeros < spec.elements();
+    layers.push_back(
+        {{"name", spec.name}, {"positions", spec.elements()}, {"non_zeros", non_zeros}});
+  }
+  return sparse ? layers : json();
 }
 
 }  // namespace
@@ -101,6 +119,7 @@ nlohmann::json make_result(const std::string& command, const Session& session,
            {{"forward", flops(work.forward)},
             {"backward", flops(work.backward)},
             {"recompute", flops(work.recompute)}}},
+          {"sparse_layers", outcome ? sparse_layers(session.trainer->parameters()) : json()},
           {"environment", environment_of(*session.backend, session.data.get())},
           {"notes", notes}};
 }

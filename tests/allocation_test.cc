@@ -150,6 +150,22 @@ TEST_F(Allocation, EveryWayIsSeen) {
   EXPECT_LE(largest_request_of([] { use(std::make_unique<char[]>(100).get()); }), 1000u);
 }
 
+TEST_F(Allocation, NothingLargeWhereWeightsAreSparse) {
+  for (const char* index : {"bitmap", "csr16"}) {
+    RunSpec spec;
+    spec.threads = 2, spec.batch_size = 4;
+    spec.sparsity = 0.8, spec.sparse_index = index;
+    const Session session = open_session(spec);
+    Trainer& trainer = *session.trainer;
+    trainer.train({0, 0, 0, 4}, 0.1f);
+    const std::size_t largest = largest_request_of([&] {
+      trainer.train({1, 0, 4, 4}, 0.1f);
+      trainer.move_pattern();
+    });
+    EXPECT_LE(largest, kLimit) << index;
+  }
+}
+
 TEST_F(Allocation, NothingLargeOutsideTheLedger) {
   for (const char* precision : {"fp32", "bf16_mixed", "fp16", "bf16_master"})
     for (const int threads : {1, 2}) {

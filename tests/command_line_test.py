@@ -78,7 +78,9 @@ class RefusedFlags(MemfloorTest):
                 ("--threads", "0", "at least 1"), ("--threads", "1025", "between 1 and 1024"),
                 ("--seed", "-1", "between 0 and 4294967295"),
                 ("--seed", "4294967296", "between 0 and 4294967295"),
-                ("--sparsity", "0.5", "0.5", "densely"), ("--sparsity", "1", "[0, 1)"),
+                ("--sparsity", "0.99999", "one each"), ("--sparsity", "1", "[0, 1)"),
+                ("--sparse-method", "l0", "'l0'", "dsr", "set", "static"),
+                ("--sparse-index", "coo", "'coo'", "bitmap", "csr16", "csr32"),
                 ("--sparsity", "nan", "[0, 1)"), ("--sparsity", "x", "a number", "'x'"),
                 ("--precision", "fp8", "'fp8'", "fp32", "bf16_mixed"),
                 ("--rounding", "up", "nearest or stochastic", "'up'"),
@@ -287,7 +289,8 @@ class QuickCommands(MemfloorTest):
 
     def test_list(self):
         listed = strict_json(self.run_well("list", "--json"))
-        self.assertEqual(set(listed), {"models", "data", "precision", "checkpoint", "recipes",
+        self.assertEqual(set(listed), {"models", "data", "precision", "checkpoint",
+                                       "sparse_method", "sparse_index", "recipes",
                                        "spec_keys", "default_spec", "benchmarks"})
         self.assertEqual({key["key"] for key in listed["spec_keys"]}, set(listed["default_spec"]))
         for key in listed["spec_keys"]:

@@ -13,8 +13,9 @@ namespace memfloor::testing {
 namespace {
 
 // The pattern moves after each of the first 11 updates.
-RunSpec sparse_spec(const std::string& method = "dsr", const std::string& index = "bitmap") {
-  RunSpec spec = small_spec("fp32", 2);
+RunSpec sparse_spec(const std::string& method = "dsr", const std::string& index = "bitmap",
+                    const std::string& precision = "fp32") {
+  RunSpec spec = small_spec(precision, 2);
   spec.sparsity = 0.8, spec.sparse_method = method, spec.sparse_index = index;
   spec.max_steps = 12;
   return spec;
@@ -57,7 +58,8 @@ TEST(SparseMemory, TheTableOfWrn28_2) {
 TEST(SparseMemory, MeasuredAsPredicted) {
   for (const char* method : {"dsr", "set", "static"})
     for (const char* index : {"bitmap", "csr16", "csr32"}) {
-      Session session = small_session(sparse_spec(method, index), 100, 20);
+      const char* precision = *index == 'b' ? "bf16_mixed" : "fp32";
+      Session session = small_session(sparse_spec(method, index, precision), 100, 20);
       train(session, 0, 2);
       session.trainer->evaluate(0, session.trainer->evaluation_part());
       EXPECT_EQ(prediction_difference(session.prediction, *session.trainer), "")
@@ -78,7 +80,7 @@ class SparseResults : public ::testing::TestWithParam<const char*> {};
 
 std::string trained(RunSpec spec) {
   Session session = small_session(spec, 100, 20);
-  train(session, 0, 12);
+  train(session, 0, 6);
   std::string bytes;
   ParameterStore& parameters = session.trainer->parameters();
   for (int h = 0; h < static_cast<int>(parameters.specs().size()); ++h) {
@@ -211,10 +213,12 @@ class MaskedRun {
   std::vector<std::int64_t> offsets_;
 };
 
-TEST(SparseTraining, EqualsDenseTrainingUnderAMaskAsBytes) {
-  Session sparse = small_session(sparse_spec(), 100, 20);
+class MaskedTraining : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MaskedTraining, IsSparseTrainingAsBytes) {
+  Session sparse = small_session(sparse_spec("dsr", "bitmap", GetParam()), 100, 20);
   ParameterStore& store = sparse.trainer->parameters();
-  RunSpec dense_spec = sparse_spec();
+  RunSpec dense_spec = sparse_spec("dsr", "bitmap", GetParam());
   dense_spec.sparsity = 0;
   MaskedRun dense(dense_spec);
   const int handles = static_cast<int>(store.specs().size());
@@ -240,8 +244,9 @@ TEST(SparseTraining, EqualsDenseTrainingUnderAMaskAsBytes) {
           << spec.name << " after update " << step;
       if (!spec.compressible) continue;
       for (std::size_t i = 0; i < dense.masks[h].size(); ++i)
-        if (dense.masks[h][i])
+        if (dense.masks[h][i]) {
           ASSERT_EQ(*next++, dense.momentum(h)[i]) << spec.name << " after update " << step;
+        }
     }
     ASSERT_EQ(next, static_cast<const float*>(momentum->data) + momentum->elements);
     const Tensor &a = sparse.trainer->running().slab(),
@@ -284,6 +289,9 @@ TEST(SparseTraining, EqualsDenseTrainingUnderAMaskAsBytes) {
   EXPECT_GT(moved, 1000) << "this tests little";
 }
 
+INSTANTIATE_TEST_SUITE_P(, MaskedTraining, ::testing::Values("fp32", "bf16_mixed"),
+                         [](const auto& p) { return std::string(p.param); });
+
 // Weight decay alone moves a weight that has no gradient: nothing may move where nothing is stored.
 TEST(SparseTraining, StaticPatternsStay) {
   Session session = small_session(sparse_spec("static"), 100, 20);
@@ -301,7 +309,9 @@ TEST(SparseTraining, StaticPatternsStay) {
     std::vector<float> dense(after.size());
     store.read_dense(h, dense.data());
     for (std::size_t i = 0; i < after.size(); ++i)
-      if (!after[i]) ASSERT_EQ(dense[i], 0);
+      if (!after[i]) {
+        ASSERT_EQ(dense[i], 0);
+      }
   }
 }
 

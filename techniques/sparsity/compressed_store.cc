@@ -17,7 +17,7 @@ std::vector<std::int64_t> even_counts(const std::vector<CompressedLayer>& layers
   std::int64_t before = 0, given = 0;
   for (const CompressedLayer& layer : layers) {
     before += layer.elements();
-    const auto until = static_cast<std::int64_t>(static_cast<__int128>(before) * total / positions);
+    const std::int64_t until = before * total / positions;
     counts.push_back(until - given);
     given = until;
   }
@@ -26,27 +26,9 @@ std::vector<std::int64_t> even_counts(const std::vector<CompressedLayer>& layers
   return counts;
 }
 
-// One array of the slab follows the pattern, from `starts` and `pattern` to `next`.
-template <class Element>
-void follow(Element* array, std::int64_t total, const std::vector<std::int64_t>& starts,
-            const std::vector<SparsePattern>& pattern, const std::vector<std::uint64_t*>& next,
-            const std::vector<CompressedLayer>& layers, std::uint64_t* old_bits) {
-  std::int64_t kept = 0;
-  for (std::size_t l = 0; l < layers.size(); ++l)
-    for_each_non_zero(pattern[l], [&](std::int64_t k, std::int64_t position) {
-      if (bits::test(next[l], position)) array[kept++] = array[starts[l] + k];
-    });
-  std::int64_t to = total;
-  for (std::size_t l = layers.size(); l-- > 0;) {
-    const std::int64_t elements = layers[l].elements();
-    std::fill_n(old_bits, bits::words(elements), 0);
-    for_each_non_zero(
-        pattern[l], [&](std::int64_t, std::int64_t position) { bits::insert(old_bits, position); });
-    bits::for_each_backwards(next[l], elements, [&](std::int64_t position) {
-      array[--to] = bits::test(old_bits, position) ? array[--kept] : Element{0};
-    });
-  }
-  MEMFLOOR_CHECK(to == 0 && kept == 0, to, " elements of a slab were left without a position");
+// As Pattern::state() lists them.
+PatternArrays pattern_arrays(void* const* arrays, std::size_t count) {
+  return {arrays[0], count > 1 ? static_cast<std::uint32_t*>(arrays[1]) : nullptr};
 }
 
 }  // namespace
@@ -97,7 +79,7 @@ void CompressedStore::on_host_pattern(const std::function<void(const PatternArra
   for (const StateTensor& tensor : pattern_->state())
     arrays.push_back({tensor.data, tensor.bytes()});
   ops_->on_host(arrays, [&](const std::vector<void*>& host) {
-    body({host[0], host.size() > 1 ? static_cast<std::uint32_t*>(host[1]) : nullptr});
+    body(pattern_arrays(host.data(), host.size()));
   });
 }
 
@@ -150,74 +132,50 @@ void CompressedStore::move_pattern(std::int64_t step) {
   const Block next_block = ledger_->allocate(words_ * 8, Category::workspace, "next pattern");
   const Block old_block =
       ledger_->allocate(largest_words_ * 8, Category::workspace, "pattern of a layer");
-  std::vector<DeviceArray> arrays;
-  for (const StateTensor& tensor : pattern_->state())
-    arrays.push_back({tensor.data, tensor.bytes()});
-  const std::size_t first_slab_array = arrays.size();
-  std::vector<std::int64_t> element_bytes;
-  for (const StateTensor& tensor : slab_.state()) {  // the weights come first
-    arrays.push_back({tensor.data, tensor.bytes()});
-    element_bytes.push_back(size_of(tensor.type));
-  }
-  for (const Block* block : {&next_block, &old_block})
-    arrays.push_back({block->data(), block->bytes()});
-  arrays.push_back({method_state_.raw(), method_state_.bytes()});
+  // On the host: the workspaces, the method's state, the slab's arrays (weights first), the
+  // pattern.
+  std::vector<DeviceArray> arrays{{next_block.data(), next_block.bytes()},
+                                  {old_block.data(), old_block.bytes()},
+                                  {method_state_.raw(), method_state_.bytes()}};
+  const std::vector<StateTensor> slab = slab_.state(), index = pattern_->state();
+  for (const auto* tensors : {&slab, &index})
+    for (const StateTensor& tensor : *tensors) arrays.push_back({tensor.data, tensor.bytes()});
 
   ops_->on_host(arrays, [&](const std::vector<void*>& host) {
-    const PatternArrays index{
-        host[0], first_slab_array > 1 ? static_cast<std::uint32_t*>(host[1]) : nullptr};
-    const void* weights = host[first_slab_array];
-    auto* next_bits = static_cast<std::uint64_t*>(host[host.size() - 3]);
-    auto* old_bits = static_cast<std::uint64_t*>(host[host.size() - 2]);
-    auto* method_state = static_cast<float*>(host[host.size() - 1]);
+    auto* next = static_cast<std::uint64_t*>(host[0]);
+    auto* old = static_cast<std::uint64_t*>(host[1]);
+    void* const* const slab_arrays = &host[3];
+    const PatternArrays pattern = pattern_arrays(&host[3 + slab.size()], index.size());
+
     const Dtype dtype = slab_.formats().weight;
-    const auto weights_of = [&](std::size_t l) {
-      return static_cast<const char*>(weights) +
+    const auto weights = [&](std::size_t l) {
+      return static_cast<const char*>(slab_arrays[0]) +
              starts_[l] * static_cast<std::int64_t>(size_of(dtype));
     };
-
     PatternEvent event;
     event.step = step;
     event.random = Philox(seed_, Purpose::sparse_pattern);
-    event.below = [&](std::size_t l, float threshold) {
-      return count_below(weights_of(l), dtype, count(l), threshold);
-    };
     for (std::size_t l = 0; l < layers_.size(); ++l)
       event.layers.push_back({layers_[l].elements(), count(l)});
-    const std::vector<LayerMove> moves = method_->plan(event, method_state);
+    event.below = [&](std::size_t l, float threshold) {
+      return count_below(weights(l), dtype, count(l), threshold);
+    };
+    const std::vector<LayerMove> moves = method_->plan(event, static_cast<float*>(host[2]));
 
-    std::vector<SparsePattern> pattern;
-    std::vector<std::uint64_t*> next;
+    std::vector<MovingLayer> moving;
     std::vector<std::int64_t> counts;
     for (std::size_t l = 0; l < layers_.size(); ++l) {
-      const std::int64_t elements = layers_[l].elements();
-      pattern.push_back(pattern_->layer(index, l, starts_[l]));
-      next.push_back(next_bits);
-      next_bits += bits::words(elements);
+      moving.push_back({pattern_->layer(pattern, l, starts_[l]), starts_[l], count(l), next});
+      next += bits::words(layers_[l].elements());
+      choose_next(moving[l], weights(l), dtype, moves[l].drop, moves[l].grow, event.random,
+                  static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(l), old);
       counts.push_back(count(l) - moves[l].drop + moves[l].grow);
-
-      std::fill_n(next[l], bits::words(elements), 0);
-      std::fill_n(old_bits, bits::words(elements), 0);
-      SmallestMagnitudes dropped =
-          smallest_magnitudes(weights_of(l), dtype, count(l), moves[l].drop);
-      for_each_non_zero(pattern[l], [&](std::int64_t k, std::int64_t position) {
-        bits::insert(old_bits, position);
-        if (!dropped.take(magnitude_bits(weights_of(l), dtype, k))) bits::insert(next[l], position);
-      });
-      draw_positions(event.random, static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(l),
-                     old_bits, elements, event.layers[l].room(), moves[l].grow, next[l]);
     }
-    for (std::size_t a = 0; a < element_bytes.size(); ++a) {
-      void* array = host[first_slab_array + a];
-      if (element_bytes[a] == 2)
-        follow(static_cast<std::uint16_t*>(array), non_zeros_, starts_, pattern, next, layers_,
-               old_bits);
-      else
-        follow(static_cast<std::uint32_t*>(array), non_zeros_, starts_, pattern, next, layers_,
-               old_bits);
-    }
+    for (std::size_t a = 0; a < slab.size(); ++a)
+      follow(slab_arrays[a], size_of(slab[a].type), moving, old);
     set_counts(counts);
-    for (std::size_t l = 0; l < layers_.size(); ++l) pattern_->write(index, l, starts_[l], next[l]);
+    for (std::size_t l = 0; l < layers_.size(); ++l)
+      pattern_->write(pattern, l, starts_[l], moving[l].next);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "techniques/sparsity/pattern_move.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -75,6 +76,52 @@ void draw_positions(const Philox& random, std::uint32_t step, std::uint32_t laye
     --free;
   }
   MEMFLOOR_CHECK(count == 0, count, " positions were not there to draw");
+}
+
+void choose_next(const MovingLayer& layer, const void* weights, Dtype dtype, std::int64_t drop,
+                 std::int64_t grow, const Philox& random, std::uint32_t step,
+                 std::uint32_t layer_number, std::uint64_t* old) {
+  const std::int64_t elements = layer.elements();
+  std::fill_n(layer.next, bits::words(elements), 0);
+  std::fill_n(old, bits::words(elements), 0);
+  SmallestMagnitudes dropped = smallest_magnitudes(weights, dtype, layer.count, drop);
+  for_each_non_zero(layer.pattern, [&](std::int64_t k, std::int64_t position) {
+    bits::insert(old, position);
+    if (!dropped.take(magnitude_bits(weights, dtype, k))) bits::insert(layer.next, position);
+  });
+  draw_positions(random, step, layer_number, old, elements, elements - layer.count, grow,
+                 layer.next);
+}
+
+namespace {
+
+template <class Element>
+void follow_in(Element* array, const std::vector<MovingLayer>& layers, std::uint64_t* old) {
+  std::int64_t kept = 0, total = 0;
+  for (const MovingLayer& layer : layers) {
+    for_each_non_zero(layer.pattern, [&](std::int64_t k, std::int64_t position) {
+      if (bits::test(layer.next, position)) array[kept++] = array[layer.start + k];
+    });
+    total += layer.count;
+  }
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    std::fill_n(old, bits::words(layer->elements()), 0);
+    for_each_non_zero(layer->pattern,
+                      [&](std::int64_t, std::int64_t position) { bits::insert(old, position); });
+    bits::for_each_backwards(layer->next, layer->elements(), [&](std::int64_t position) {
+      array[--total] = bits::test(old, position) ? array[--kept] : Element{0};
+    });
+  }
+  MEMFLOOR_CHECK(total == 0 && kept == 0, total, " elements of a slab are without a position");
+}
+
+}  // namespace
+
+void follow(void* array, std::int64_t element_bytes, const std::vector<MovingLayer>& layers,
+            std::uint64_t* old) {
+  if (element_bytes == 2) return follow_in(static_cast<std::uint16_t*>(array), layers, old);
+  MEMFLOOR_CHECK(element_bytes == 4, "elements of ", element_bytes, " bytes do not follow");
+  follow_in(static_cast<std::uint32_t*>(array), layers, old);
 }
 
 }  // namespace memfloor

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/sparse_pattern.h"
 #include "core/dtype.h"
 #include "core/philox.h"
 
@@ -34,5 +35,27 @@ std::uint32_t magnitude_bits(const void* values, Dtype dtype, std::int64_t k);
 void draw_positions(const Philox& random, std::uint32_t step, std::uint32_t layer,
                     const std::uint64_t* taken, std::int64_t elements, std::int64_t free,
                     std::int64_t count, std::uint64_t* drawn);
+
+/// A layer on its move. `next` and the scratch `old` of both functions hold a bit a position.
+struct MovingLayer {
+  SparsePattern pattern;   // as it was
+  std::int64_t start = 0;  // of its old values in the slab
+  std::int64_t count = 0;  // of its old values
+  std::uint64_t* next = nullptr;
+
+  std::int64_t elements() const { return pattern.outputs * pattern.taps * pattern.inputs; }
+};
+
+/// Fills `layer.next`: without the `drop` smallest of the layer's `weights`, with `grow` positions
+/// drawn among those that are zero now.
+void choose_next(const MovingLayer& layer, const void* weights, Dtype dtype, std::int64_t drop,
+                 std::int64_t grow, const Philox& random, std::uint32_t step,
+                 std::uint32_t layer_number, std::uint64_t* old);
+
+/// An array of the slab, of 2 or 4 bytes an element, follows all layers to their next patterns, in
+/// place: what stays first moves to the front, then, from the end, to where it belongs; what has
+/// grown is zero.
+void follow(void* array, std::int64_t element_bytes, const std::vector<MovingLayer>& layers,
+            std::uint64_t* old);
 
 }  // namespace memfloor

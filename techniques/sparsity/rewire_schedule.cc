@@ -36,9 +36,10 @@ bool RewireSchedule::moves_after(std::int64_t step) const {
 }
 
 std::string RewireSchedule::note() const {
-  if (total_ == kUpdates) return "";
-  return concat("scaled sparse schedule: its stages, published for ", kUpdates,
-                " updates, end at the same shares of this run's ", total_,
+  if (total_ == kUpdates)
+    return "sparse schedule: the published one of DSR for WRN-28-2, over 100000 updates";
+  return concat("scaled sparse schedule: the stages that DSR's has over ", kUpdates,
+                " updates end at the same shares of this run's ", total_,
                 "; periods of 100 to 800 updates as published, but at most a quarter of a stage");
 }
 

@@ -25,7 +25,7 @@ class RewireSchedule {
   /// `step` counts updates from 1.
   bool moves_after(std::int64_t step) const;
 
-  /// A sentence that says that the schedule is scaled; "" where it is the published one.
+  /// A sentence that says which schedule this is, and whether it is scaled.
   std::string note() const;
 
  private:
