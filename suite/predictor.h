@@ -19,7 +19,11 @@ struct Prediction {
   MultiplyAdds work;   // of one whole minibatch
 };
 
-/// Two minibatches and one evaluation part of every size that occurs. `target` makes (and keeps)
+/// Trains two minibatches and evaluates one part of every size that occurs in an epoch: a small
+/// last part can need more workspace than a whole one. Returns the work of one whole minibatch.
+MultiplyAdds run_every_size(Trainer& trainer, const DataSize& size, float learning_rate);
+
+/// What run_every_size() takes. `target` makes (and keeps)
 /// its primitives on the way.
 Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const DataSize& size,
                    std::shared_ptr<Backend> target);
