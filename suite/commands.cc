@@ -202,10 +202,7 @@ int measure(const CommandLine& line) {
   Session session = open_session(line.spec);
   start_from(line.init_weights, session, false);
   Trainer& trainer = *session.trainer;
-  const std::int64_t batch = std::min(session.spec.batch_size, session.size.train);
-  for (std::int64_t step = 0; step < 2; ++step) trainer.train({step, 0, 0, batch}, 0.001f);
-  trainer.move_pattern();
-  evaluate_each_size(trainer, session.size.test);
+  run_every_size(trainer, session.size, 0.001f);
   const json result = make_result("measure", session, nullptr);
   const std::string difference = prediction_difference(session.prediction, trainer);
   report(

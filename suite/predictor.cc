@@ -3,11 +3,32 @@
 #include "core/error.h"
 
 namespace memfloor {
+namespace {
 
+// The sizes that occur when `samples` > 0 are cut into parts of at most `part` > 0.
 std::vector<std::int64_t> part_sizes(std::int64_t samples, std::int64_t part) {
   if (samples <= part) return {samples};
   if (samples % part == 0) return {part};
   return {part, samples % part};
+}
+
+}  // namespace
+
+MultiplyAdds run_every_size(Trainer& trainer, const DataSize& size, float learning_rate) {
+  MultiplyAdds work;
+  const std::int64_t whole = std::min(trainer.spec().batch_size, size.train);
+  for (const std::int64_t samples : part_sizes(size.train, whole))
+    for (std::int64_t repeat = 0; repeat < 2; ++repeat) {
+      trainer.train({repeat, 0, 0, samples}, learning_rate);
+      if (samples == whole) work = trainer.work;
+    }
+  trainer.move_pattern();
+  const std::int64_t part = trainer.evaluation_part();
+  if (trainer.spec().bn_recalibrate > 0)
+    for (const std::int64_t count : part_sizes(trainer.spec().bn_recalibrate, part))
+      trainer.recalibrate(0, count);
+  for (const std::int64_t count : part_sizes(size.test, part)) trainer.evaluate(0, count);
+  return work;
 }
 
 Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const DataSize& size,
@@ -20,28 +41,12 @@ Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const Da
   trainer.initialize();
 
   Prediction prediction;
-  const std::int64_t whole = std::min(spec.batch_size, size.train);
-  for (const std::int64_t samples : part_sizes(size.train, whole))
-    for (int repeat = 0; repeat < 2; ++repeat) {
-      trainer.train({0, 0, 0, samples}, 0);
-      if (samples == whole) prediction.work = trainer.work;
-    }
-  trainer.move_pattern();
-  evaluate_each_size(trainer, size.test);
-
+  prediction.work = run_every_size(trainer, size, 0);
   prediction.training = trainer.training_record;
   prediction.evaluation = trainer.evaluation_record;
   prediction.log = trainer.ledger().log();
   prediction.layout = plan_layout(prediction.log);
   return prediction;
-}
-
-void evaluate_each_size(Trainer& trainer, std::int64_t samples) {
-  const std::int64_t part = trainer.evaluation_part();
-  if (trainer.spec().bn_recalibrate > 0)
-    for (const std::int64_t count : part_sizes(trainer.spec().bn_recalibrate, part))
-      trainer.recalibrate(0, count);
-  for (const std::int64_t count : part_sizes(samples, part)) trainer.evaluate(0, count);
 }
 
 }  // namespace memfloor

@@ -20,17 +20,13 @@ struct Prediction {
   MultiplyAdds work;   // of one whole minibatch
 };
 
-/// The sizes that occur when `samples` > 0 are cut into parts of at most `part` > 0: `part` and
-/// what is left, largest first.
-std::vector<std::int64_t> part_sizes(std::int64_t samples, std::int64_t part);
+/// Trains two minibatches, moves the pattern of non-zeros, recalibrates and evaluates one part, of
+/// every size that occurs in an epoch: a small last part can need more workspace than a whole one.
+/// Returns the work of one whole minibatch.
+MultiplyAdds run_every_size(Trainer& trainer, const DataSize& size, float learning_rate);
 
-/// One part of every size that occurs when `samples` test samples are evaluated, and when batch
-/// norm is recalibrated for it: what decides the evaluation's memory.
-void evaluate_each_size(Trainer& trainer, std::int64_t samples);
-
-/// Two minibatches, one part of an evaluation and of a recalibration, of every size that occurs,
-/// and a move of the pattern of non-zeros. `target` makes (and keeps) its primitives on the way.
-/// Throws InputError for a spec that asks for more samples than there are.
+/// What run_every_size() takes. `target` makes (and keeps) its primitives on the way. Throws
+/// InputError for a spec that asks for more samples than there are.
 Prediction predict(const RunSpec& spec, const WideResNetConfig& config, const DataSize& size,
                    std::shared_ptr<Backend> target);
 

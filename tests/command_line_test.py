@@ -309,7 +309,8 @@ class QuickCommands(MemfloorTest):
     def test_prediction_equals_measurement(self):
         for extra in [[], ["--microbatch", "4"], ["--precision", "bf16_mixed"],
                       ["--norm", "group", "--microbatch", "4"],
-                      ["--bn-recalibrate", "11", "--microbatch", "4"]]:
+                      ["--bn-recalibrate", "11", "--microbatch", "4"],
+                      ["--precision", "fp16", "--microbatch", "7"]]:
             predicted = self.result("predict", *SMALL, *extra)
             text = self.run_well("measure", *SMALL, *extra, "--out", "measured.json")
             measured = read_json(self.folder / "measured.json")

@@ -291,7 +291,7 @@ TEST(ConvolutionScratch, OfWidenedSlicesDoesNotGrowWithTheBatch) {
     const auto plan = [&](std::int64_t images) {
       return backend()->convolution(with_images(c.d, images)).plan();
     };
-    const ConvolutionPlan few = plan(16), many = plan(128);
+    const ConvolutionPlan few = plan(64), many = plan(512);
     EXPECT_LE(many.forward_scratch, few.forward_scratch);
     EXPECT_LE(many.backward_weights_scratch, few.backward_weights_scratch);
     // Two threads, each with a few images, or one, of input and output in f32, and the library's.

@@ -135,6 +135,19 @@ TEST_P(Overflow, InOnePartOfSeveral) {
   EXPECT_EQ(trainer.loss_scaler().scale(), scale / 2);
 }
 
+// A minibatch after which the scale doubles is divided by the scale that it had.
+TEST_P(Overflow, DoublingConcernsLaterMinibatches) {
+  const auto after_one = [](std::int64_t window) {
+    RunSpec spec = spec_of(GetParam());
+    spec.loss_scale_window = window;
+    Session session = small_session(spec, 100, 20);
+    EXPECT_TRUE(session.trainer->train(kFirst, 0.05f).updated);
+    EXPECT_EQ(session.trainer->loss_scaler().scale(), window == 1 ? 256 : 128);
+    return state_bytes(*session.trainer);
+  };
+  EXPECT_TRUE(after_one(1) == after_one(1000));
+}
+
 // The run: minibatches count in epochs, updates in the schedule.
 TEST_P(Overflow, MovesTheRunButNotTheSchedule) {
   const TemporaryFolder folder;

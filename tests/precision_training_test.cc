@@ -54,10 +54,10 @@ TEST(PrecisionTraining, StoresWhatTheModeSays) {
     const StateTensor* momentum = find(tensors, "optimizer_state.0");
     const StateTensor* master = find(tensors, "master_weights");
     ASSERT_TRUE(weights && momentum);
-    EXPECT_EQ(weights->dtype, policy.weight);
-    EXPECT_EQ(momentum->dtype, policy.optimizer_state);
-    EXPECT_EQ(find(tensors, "sensitive.weights")->dtype, Dtype::f32);
-    EXPECT_EQ(find(tensors, "sensitive.optimizer_state.0")->dtype, Dtype::f32);
+    EXPECT_EQ(weights->type, stored_type_of(policy.weight));
+    EXPECT_EQ(momentum->type, stored_type_of(policy.optimizer_state));
+    EXPECT_EQ(find(tensors, "sensitive.weights")->type, StoredType::f32);
+    EXPECT_EQ(find(tensors, "sensitive.optimizer_state.0")->type, StoredType::f32);
     EXPECT_EQ(find(tensors, "sensitive.master_weights"), nullptr);
     ASSERT_EQ(master != nullptr, policy.master);
     if (!master) continue;
@@ -73,11 +73,12 @@ TEST(PrecisionTraining, ImportedWeightsReachTheMasters) {
   Session session = small_session(small_spec("fp16_master", 1), 100, 20);
   ParameterStore& store = session.trainer->parameters();
   const int handle = 0;  // the stem
-  const std::vector<float> given(static_cast<std::size_t>(store.specs()[handle].elements()), 0.1f);
-  store.write_dense(handle, given.data());
+  store.write_dense([&](ParameterStore::Handle h, float* to) {
+    std::fill_n(to, store.specs()[static_cast<std::size_t>(h)].elements(), 0.1f);
+  });
   const auto tensors = store.state();
   EXPECT_EQ(static_cast<const float*>(find(tensors, "master_weights")->data)[0], 0.1f);
-  std::vector<float> read(given.size());
+  std::vector<float> read(static_cast<std::size_t>(store.specs()[handle].elements()));
   store.read_dense(handle, read.data());
   EXPECT_EQ(read[0], static_cast<float>(F16(0.1f)));
 }
