@@ -12,7 +12,7 @@ namespace memfloor {
 /// 0.9 times.
 ///
 /// Should fewer positions be free than are to be dropped (only in nearly full networks), every
-/// layer drops the same share less; the threshold still follows what it says itself. Also ours.
+/// layer drops the same share less, and the threshold goes on following its own count: our choice.
 class Dsr final : public SparseMethod {
  public:
   static constexpr float kFirstThreshold = 1e-3f;
