@@ -127,15 +127,22 @@ TEST(Checkpointing, AnyTreeGivesTheBytesOfKeepAll) {
 
 // ---- what lives
 
-// Bytes of activations when the forward pass has ended: when the loss keeps its probabilities.
-std::int64_t kept_by_forward(const EventLog& log) {
+struct ForwardMemory {
+  std::int64_t kept = 0;    // activations when it ends: when the loss keeps its probabilities
+  std::int64_t values = 0;  // the most of activations and other values at one instant of it
+};
+
+ForwardMemory forward_memory(const EventLog& log) {
+  ForwardMemory memory;
   std::map<std::uint32_t, LedgerEvent> blocks;
-  std::int64_t activations = 0;
+  std::int64_t activation = 0, transient = 0;
+  const auto count = [&](std::uint32_t id, int sign) {
+    const LedgerEvent& block = blocks.at(id);
+    if (block.category == Category::activation) activation += sign * block.bytes;
+    if (block.category == Category::transient) transient += sign * block.bytes;
+    memory.values = std::max(memory.values, activation + transient);
+  };
   for (const LedgerEvent& event : log) {
-    const auto count = [&](std::uint32_t id, int sign) {
-      const LedgerEvent& block = blocks.at(id);
-      if (block.category == Category::activation) activations += sign * block.bytes;
-    };
     if (event.kind == LedgerEvent::Kind::allocate) {
       blocks[event.id] = event;
       count(event.id, 1);
@@ -145,17 +152,23 @@ std::int64_t kept_by_forward(const EventLog& log) {
       count(event.id, -1);
       blocks.at(event.id).category = event.category;
       count(event.id, 1);
-      if (blocks.at(event.id).label == "probabilities") return activations;
+      if (blocks.at(event.id).label == "probabilities") {
+        memory.kept = activation;
+        return memory;
+      }
     }
   }
   ADD_FAILURE() << "no forward pass in the log";
-  return 0;
+  return memory;
 }
 
-std::int64_t kept_by_forward(const std::string& plan, std::int64_t images) {
+ForwardMemory forward_memory(const std::string& plan, std::int64_t images) {
   RunSpec spec;
   spec.batch_size = images, spec.threads = 2, spec.checkpoint = plan;
-  return kept_by_forward(predict_session(spec).prediction.log);
+  return forward_memory(predict_session(spec).prediction.log);
+}
+std::int64_t kept_by_forward(const std::string& plan, std::int64_t images) {
+  return forward_memory(plan, images).kept;
 }
 
 // Of one image of WRN-28-2: the network's input, then every block's input, then the head's.
@@ -201,6 +214,14 @@ TEST(Checkpointing, NormalizationKeepsConvolutionsOutputs) {
   for (std::size_t block = 2; block < borders.size(); ++block) elements += 2 * borders[block];
   EXPECT_EQ(kept_by_forward("normalization", 10),
             10 * (4 * elements + kProbabilitiesBytes) + kStatisticsBytes);
+}
+
+// The widest block has its input, what its batch norm made and what its convolution makes.
+TEST(Checkpointing, ASegmentsFirstPassFreesWhatItHasRead) {
+  const std::int64_t most = forward_memory("segments:1", 10).values;
+  const std::int64_t values = 10 * 4 * (3 * 32 * 32 + 3 * 32 * 32 * 32);
+  EXPECT_GE(most, values);
+  EXPECT_LE(most, values + kStatisticsBytes);
 }
 
 // Inner segments change nothing before backward.
