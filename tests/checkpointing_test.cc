@@ -193,7 +193,7 @@ class OpByOp {
 
   Ledger ledger_{heap_memory()};
   std::shared_ptr<Backend> backend_ = make_cpu_backend(2);
-  std::unique_ptr<ParameterStore> store_ = make_dense_store();
+  std::unique_ptr<ParameterStore> store_ = std::make_unique<DenseStore>();
   RunningStatistics running_;
   BatchNormReluLayer bn1_;
   ConvolutionLayer conv1_, short_;
