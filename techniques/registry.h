@@ -30,7 +30,7 @@ std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision, d
                                              std::int64_t window);
 std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t microbatch);
 /// "none", a plan in the form of segment_tree.h, or rules from the top of its tree down, as in
-/// "segments:4/blocks/normalization". For `chain`, which the plan must not outlive.
+/// "segments:4/blocks/normalization"; for `chain`.
 std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint,
                                                    const Chain& chain);
 std::unique_ptr<ParameterStore> make_parameter_store(const SparsityChoice& choice);
