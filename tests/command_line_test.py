@@ -289,7 +289,7 @@ class QuickCommands(MemfloorTest):
 
     def test_list(self):
         listed = strict_json(self.run_well("list", "--json"))
-        self.assertEqual(set(listed), {"models", "data", "precision", "checkpoint",
+        self.assertEqual(set(listed), {"models", "data", "precision", "checkpoint", "presets",
                                        "sparse_method", "sparse_index", "recipes",
                                        "spec_keys", "default_spec", "benchmarks"})
         self.assertEqual({key["key"] for key in listed["spec_keys"]}, set(listed["default_spec"]))

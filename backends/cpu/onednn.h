@@ -1,6 +1,7 @@
 // The differences between oneDNN 2.x and 3.x, and nothing else.
 #pragma once
 
+#include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "backends/weight_layout.h"
@@ -42,25 +43,32 @@ inline dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
+// `choose` picks among a primitive's implementations, with next_impl(). It runs in here because
+// oneDNN 2 goes on reading the operation's descriptor and the hint, which must still exist.
 #if DNNL_VERSION_MAJOR >= 3
 
-inline auto forward_primitive(const OnednnConvolution& c) {
-  return dnnl::convolution_forward::primitive_desc(
+template <class Choose = std::identity>
+auto forward_primitive(const OnednnConvolution& c, Choose choose = {}) {
+  return choose(dnnl::convolution_forward::primitive_desc(
       onednn_engine(), dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct,
       c.source, c.weights, c.destination, c.strides, c.padding_low, c.padding_high,
-      user_scratchpad());
+      user_scratchpad()));
 }
-inline auto backward_data_primitive(const OnednnConvolution& c,
-                                    const dnnl::convolution_forward::primitive_desc& hint) {
-  return dnnl::convolution_backward_data::primitive_desc(
+template <class Choose = std::identity>
+auto backward_data_primitive(const OnednnConvolution& c,
+                             const dnnl::convolution_forward::primitive_desc& hint,
+                             Choose choose = {}) {
+  return choose(dnnl::convolution_backward_data::primitive_desc(
       onednn_engine(), dnnl::algorithm::convolution_direct, c.source, c.weights, c.destination,
-      c.strides, c.padding_low, c.padding_high, hint, user_scratchpad());
+      c.strides, c.padding_low, c.padding_high, hint, user_scratchpad()));
 }
-inline auto backward_weights_primitive(const OnednnConvolution& c,
-                                       const dnnl::convolution_forward::primitive_desc& hint) {
-  return dnnl::convolution_backward_weights::primitive_desc(
+template <class Choose = std::identity>
+auto backward_weights_primitive(const OnednnConvolution& c,
+                                const dnnl::convolution_forward::primitive_desc& hint,
+                                Choose choose = {}) {
+  return choose(dnnl::convolution_backward_weights::primitive_desc(
       onednn_engine(), dnnl::algorithm::convolution_direct, c.source, c.weights, c.destination,
-      c.strides, c.padding_low, c.padding_high, hint, user_scratchpad());
+      c.strides, c.padding_low, c.padding_high, hint, user_scratchpad()));
 }
 
 struct Blocking {
@@ -72,25 +80,32 @@ inline Blocking blocking_of(const dnnl::memory::desc& desc) {
 
 #else
 
-inline auto forward_primitive(const OnednnConvolution& c) {
-  return dnnl::convolution_forward::primitive_desc(
-      {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, c.source, c.weights,
-       c.destination, c.strides, c.padding_low, c.padding_high},
-      user_scratchpad(), onednn_engine());
+template <class Choose = std::identity>
+auto forward_primitive(const OnednnConvolution& c, Choose choose = {}) {
+  const dnnl::convolution_forward::desc op(dnnl::prop_kind::forward_training,
+                                           dnnl::algorithm::convolution_direct, c.source, c.weights,
+                                           c.destination, c.strides, c.padding_low, c.padding_high);
+  return choose(dnnl::convolution_forward::primitive_desc(op, user_scratchpad(), onednn_engine()));
 }
-inline auto backward_data_primitive(const OnednnConvolution& c,
-                                    const dnnl::convolution_forward::primitive_desc& hint) {
-  return dnnl::convolution_backward_data::primitive_desc(
-      {dnnl::algorithm::convolution_direct, c.source, c.weights, c.destination, c.strides,
-       c.padding_low, c.padding_high},
-      user_scratchpad(), onednn_engine(), hint);
+template <class Choose = std::identity>
+auto backward_data_primitive(const OnednnConvolution& c,
+                             const dnnl::convolution_forward::primitive_desc& hint,
+                             Choose choose = {}) {
+  const dnnl::convolution_backward_data::desc op(dnnl::algorithm::convolution_direct, c.source,
+                                                 c.weights, c.destination, c.strides, c.padding_low,
+                                                 c.padding_high);
+  return choose(dnnl::convolution_backward_data::primitive_desc(op, user_scratchpad(),
+                                                                onednn_engine(), hint));
 }
-inline auto backward_weights_primitive(const OnednnConvolution& c,
-                                       const dnnl::convolution_forward::primitive_desc& hint) {
-  return dnnl::convolution_backward_weights::primitive_desc(
-      {dnnl::algorithm::convolution_direct, c.source, c.weights, c.destination, c.strides,
-       c.padding_low, c.padding_high},
-      user_scratchpad(), onednn_engine(), hint);
+template <class Choose = std::identity>
+auto backward_weights_primitive(const OnednnConvolution& c,
+                                const dnnl::convolution_forward::primitive_desc& hint,
+                                Choose choose = {}) {
+  const dnnl::convolution_backward_weights::desc op(dnnl::algorithm::convolution_direct, c.source,
+                                                    c.weights, c.destination, c.strides,
+                                                    c.padding_low, c.padding_high);
+  return choose(dnnl::convolution_backward_weights::primitive_desc(op, user_scratchpad(),
+                                                                   onednn_engine(), hint));
 }
 
 struct Blocking {

@@ -26,7 +26,7 @@ class OnednnSlice final : public SliceKernel {
     } else {
       const auto hint = forward_primitive(operands(d, d.dtype));
       const auto data =
-          lean_implementation(backward_data_primitive(operands(d, d.dtype), hint), d.dtype);
+          backward_data_primitive(operands(d, d.dtype), hint, LeanImplementation{d.dtype});
       bind(dnnl::convolution_backward_data(data), data, {DNNL_ARG_DIFF_DST, data.diff_dst_desc()},
            {DNNL_ARG_WEIGHTS, data.weights_desc()}, {DNNL_ARG_DIFF_SRC, data.diff_src_desc()}, d,
            threads);
@@ -39,7 +39,7 @@ class OnednnSlice final : public SliceKernel {
 
  private:
   void bind_forward(const ConvolutionDescriptor& d, int threads) {
-    const auto forward = lean_implementation(forward_primitive(operands(d, d.dtype)), d.dtype);
+    const auto forward = forward_primitive(operands(d, d.dtype), LeanImplementation{d.dtype});
     bind(dnnl::convolution_forward(forward), forward, {DNNL_ARG_SRC, forward.src_desc()},
          {DNNL_ARG_WEIGHTS, forward.weights_desc()}, {DNNL_ARG_DST, forward.dst_desc()}, d,
          threads);

@@ -51,17 +51,21 @@ class BoundPrimitive {
 // oneDNN's GEMM-based fallback has fat scratch and allocates behind our back; its reference kernel
 // is slow. Moves to the first implementation that is neither, if there is one. For FP16 operands
 // there has to be one: widening to FP32 is better than the others.
-template <class PrimitiveDesc>
-PrimitiveDesc lean_implementation(PrimitiveDesc desc, Dtype operands) {
-  PrimitiveDesc candidate = desc;
-  do {
-    const std::string name = candidate.impl_info_str();
-    if (name.find("gemm") == std::string::npos && name.find("ref") == std::string::npos)
-      return candidate;
-  } while (candidate.next_impl());
-  if (operands == Dtype::f16) throw dnnl::error(dnnl_unimplemented, "no native FP16 kernel");
-  return desc;
-}
+struct LeanImplementation {
+  Dtype operands;
+
+  template <class PrimitiveDesc>
+  PrimitiveDesc operator()(PrimitiveDesc first) const {
+    PrimitiveDesc candidate = first;
+    do {
+      const std::string name = candidate.impl_info_str();
+      if (name.find("gemm") == std::string::npos && name.find("ref") == std::string::npos)
+        return candidate;
+    } while (candidate.next_impl());
+    if (operands == Dtype::f16) throw dnnl::error(dnnl_unimplemented, "no native FP16 kernel");
+    return first;
+  }
+};
 
 inline OnednnConvolution operands(const ConvolutionDescriptor& d, Dtype weights) {
   using dnnl::memory;

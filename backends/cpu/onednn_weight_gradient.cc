@@ -33,8 +33,8 @@ class GroupedWeightGradient final : public WeightGradientKernel {
     part.images = chunk_;
     if (widened) part.dtype = Dtype::f32;
     const auto hint = forward_primitive(operands(part, part.dtype));
-    const auto desc = lean_implementation(
-        backward_weights_primitive(operands(part, Dtype::f32), hint), part.dtype);
+    const auto desc = backward_weights_primitive(operands(part, Dtype::f32), hint,
+                                                 LeanImplementation{part.dtype});
     primitive_.emplace(
         dnnl::convolution_backward_weights(desc),
         std::vector<BoundPrimitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
@@ -114,8 +114,8 @@ class TiledWeightGradient final : public WeightGradientKernel {
     part.images = chunk_;
 
     const auto hint = forward_primitive(operands(part, part.dtype));
-    const auto desc = lean_implementation(
-        backward_weights_primitive(operands(part, Dtype::f32), hint), part.dtype);
+    const auto desc = backward_weights_primitive(operands(part, Dtype::f32), hint,
+                                                 LeanImplementation{part.dtype});
     primitive_.emplace(
         dnnl::convolution_backward_weights(desc),
         std::vector<BoundPrimitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
