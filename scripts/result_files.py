@@ -13,7 +13,9 @@ CATEGORIES = ["weight", "sparse_index", "gradient", "optimizer_state", "buffer",
 
 def committed():
     """The result files of results/, sorted by name."""
-    return sorted(p for p in (ROOT / "results").glob("*.json") if p.name != "schema.json")
+    folder = ROOT / "results"
+    return sorted(p for p in [*folder.glob("*.json"), *folder.glob("combinations/*.json")]
+                  if p.name != "schema.json")
 
 
 def read(path):

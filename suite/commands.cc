@@ -55,6 +55,9 @@ int list(const CommandLine& line) {
     for (const Recipe& recipe : recipes())
       all_recipes.push_back(
           {{"name", recipe.name}, {"epochs", recipe.epochs}, {"shortened", recipe.shortened}});
+    json combinations = json::array();
+    for (const RunSpec& spec : technique_combinations(RunSpec{}))
+      combinations.push_back(to_json(validated(spec)));
     json all_presets = json::array();
     for (const Preset& preset : presets())
       all_presets.push_back({{"name", preset.name},
@@ -66,6 +69,7 @@ int list(const CommandLine& line) {
                       {"precision", precision_names()},
                       {"checkpoint", checkpoint_names()},
                       {"presets", all_presets},
+                      {"combinations", combinations},
                       {"sparse_method", sparse_method_names()},
                       {"sparse_index", sparse_index_names()},
                       {"recipes", all_recipes},

@@ -287,9 +287,31 @@ class QuickCommands(MemfloorTest):
             for word in ["usage: memfloor <command>", "evaluate", "--batch-size", "--resume"]:
                 self.assertIn(word, text)
 
+    def test_resident_memory_of_the_leanest_preset(self):
+        measured = self.result("measure", "--preset", "leanest", "--threads", "2")
+        memory, environment = measured["memory"], measured["environment"]
+        self.assertEqual(measured["spec"]["preset"], "leanest")
+        self.assertLess(memory["peak_total_bytes"], 4023744)
+        if "-fsanitize" in environment["compiler_flags"]:
+            self.skipTest("sanitizers keep books of their own in resident memory")
+        self.assertLessEqual(memory["rss_anon_delta_bytes"],
+                             memory["reserved_bytes"] + (4 << 20))
+
+    def test_plan(self):
+        small = ["--threads", "2", "--batch-size", "20", "--model", "wrn16_1"]
+        for plan in strict_json(self.run_well("plan", "--json", *small, "--memory-budget", "40MB")):
+            self.assertLessEqual(plan["peak_bytes"], 40_000_000)
+        text = self.run_well("plan", *small, "--memory-budget", "3MB")
+        self.assertIn("--microbatch", text)
+        self.assert_refused("plan", words=["--memory-budget"])
+        self.assert_refused("plan", *small, "--memory-budget", "1kB",
+                            words=["nothing fits", "smallest peak"])
+        self.assert_refused("predict", "--preset", "fattest", words=["fattest", "paper-best"])
+
     def test_list(self):
         listed = strict_json(self.run_well("list", "--json"))
         self.assertEqual(set(listed), {"models", "data", "precision", "checkpoint", "presets",
+                                       "combinations",
                                        "sparse_method", "sparse_index", "recipes",
                                        "spec_keys", "default_spec", "benchmarks"})
         self.assertEqual({key["key"] for key in listed["spec_keys"]}, set(listed["default_spec"]))
