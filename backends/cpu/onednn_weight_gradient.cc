@@ -11,6 +11,37 @@
 namespace memfloor::cpu {
 namespace {
 
+// oneDNN's weight gradient of a part of the work, f32 sums, overwritten.
+class PartPrimitive {
+ public:
+  PartPrimitive(const ConvolutionDescriptor& part, int threads) {
+    const auto hint = forward_primitive(operands(part, part.dtype));
+    const auto desc = backward_weights_primitive(operands(part, Dtype::f32), hint,
+                                                 LeanImplementation{part.dtype});
+    primitive_.emplace(
+        dnnl::convolution_backward_weights(desc),
+        std::vector<BoundPrimitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
+                                              {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
+                                              {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()},
+                                              {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}},
+        threads);
+    layout_ = weight_layout(desc.diff_weights_desc(), part, Dtype::f32);
+    scratch_bytes_ = scratch_of(desc);
+  }
+
+  // x, dy, dw, scratch
+  void run(int thread, std::initializer_list<const void*> pointers) const {
+    primitive_->run(thread, pointers);
+  }
+  const WeightLayout& layout() const { return layout_; }
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  std::optional<BoundPrimitive> primitive_;
+  WeightLayout layout_;
+  std::int64_t scratch_bytes_ = 0;
+};
+
 // The batch is cut into a fixed number of groups of images, each with its own sum, added in order.
 // Within a group, `chunk` images go to a primitive at a time, widened where they are stored in 16
 // bits and oneDNN has no kernel for those.
@@ -32,19 +63,10 @@ class GroupedWeightGradient final : public WeightGradientKernel {
     ConvolutionDescriptor part = d;
     part.images = chunk_;
     if (widened) part.dtype = Dtype::f32;
-    const auto hint = forward_primitive(operands(part, part.dtype));
-    const auto desc = backward_weights_primitive(operands(part, Dtype::f32), hint,
-                                                 LeanImplementation{part.dtype});
-    primitive_.emplace(
-        dnnl::convolution_backward_weights(desc),
-        std::vector<BoundPrimitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
-                                              {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
-                                              {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()},
-                                              {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}},
-        pool.threads());
-    gradient = weight_layout(desc.diff_weights_desc(), d, Dtype::f32);
+    part_.emplace(part, pool.threads());
+    gradient = part_->layout();
     sum_bytes_ = aligned(gradient.elements * 4);
-    thread_bytes_ = scratch_of(desc);
+    thread_bytes_ = part_->scratch_bytes();
     if (widened)
       thread_bytes_ += aligned(chunk_ * x_image_ * 4) + aligned(chunk_ * y_image_ * 4) + sum_bytes_;
     scratch_bytes = pool.threads() * thread_bytes_ + (groups_ - 1) * sum_bytes_;
@@ -76,14 +98,13 @@ class GroupedWeightGradient final : public WeightGradientKernel {
     const auto element = static_cast<std::int64_t>(size_of(d_.dtype));
     const void* chunk_x = static_cast<const char*>(x) + image * x_image_ * element;
     const void* chunk_dy = static_cast<const char*>(dy) + image * y_image_ * element;
-    if (!widened_) return primitive_->run(thread, {chunk_x, chunk_dy, sum, scratch});
+    if (!widened_) return part_->run(thread, {chunk_x, chunk_dy, sum, scratch});
     auto* wide_x = reinterpret_cast<float*>(scratch);
     float* wide_dy = wide_x + aligned(chunk_ * x_image_ * 4) / 4;
     float* chunk_sum = wide_dy + aligned(chunk_ * y_image_ * 4) / 4;
     widen(chunk_x, d_.dtype, wide_x, chunk_ * x_image_);
     widen(chunk_dy, d_.dtype, wide_dy, chunk_ * y_image_);
-    primitive_->run(thread,
-                    {wide_x, wide_dy, accumulate ? chunk_sum : sum, chunk_sum + sum_bytes_ / 4});
+    part_->run(thread, {wide_x, wide_dy, accumulate ? chunk_sum : sum, chunk_sum + sum_bytes_ / 4});
     if (accumulate) add_same(chunk_sum, Dtype::f32, sum, gradient.elements);
   }
 
@@ -93,7 +114,7 @@ class GroupedWeightGradient final : public WeightGradientKernel {
   std::int64_t groups_ = 1, chunk_ = 1;
   std::int64_t x_image_ = 0, y_image_ = 0;  // elements
   std::int64_t sum_bytes_ = 0, thread_bytes_ = 0;
-  std::optional<BoundPrimitive> primitive_;
+  std::optional<PartPrimitive> part_;
 };
 
 // Large weights, for which a sum a group would cost more memory than all else: tiles of output
@@ -113,18 +134,9 @@ class TiledWeightGradient final : public WeightGradientKernel {
     chunk_ = largest_divisor(d.images, std::max<std::int64_t>(1, kChunkBytes / image_bytes));
     part.images = chunk_;
 
-    const auto hint = forward_primitive(operands(part, part.dtype));
-    const auto desc = backward_weights_primitive(operands(part, Dtype::f32), hint,
-                                                 LeanImplementation{part.dtype});
-    primitive_.emplace(
-        dnnl::convolution_backward_weights(desc),
-        std::vector<BoundPrimitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
-                                              {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
-                                              {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()},
-                                              {DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc()}},
-        pool.threads());
+    part_.emplace(part, pool.threads());
 
-    const WeightLayout one = weight_layout(desc.diff_weights_desc(), part, Dtype::f32);
+    const WeightLayout& one = part_->layout();
     tile_elements_ = one.elements;
     gradient = one;
     gradient.output.clear();
@@ -136,7 +148,7 @@ class TiledWeightGradient final : public WeightGradientKernel {
     wide_x_bytes_ = widened ? aligned(chunk_ * x_image_ * element_) : 0;
     dy_bytes_ = aligned(chunk_ * dy_image_ * element_);
     sum_bytes_ = chunk_ < d.images ? aligned(tile_elements_ * 4) : 0;
-    thread_bytes_ = wide_x_bytes_ + dy_bytes_ + sum_bytes_ + scratch_of(desc);
+    thread_bytes_ = wide_x_bytes_ + dy_bytes_ + sum_bytes_ + part_->scratch_bytes();
     scratch_bytes = pool.threads() * thread_bytes_;
   }
 
@@ -162,7 +174,7 @@ class TiledWeightGradient final : public WeightGradientKernel {
         }
         gather(dy, image, tile, tile_dy);
         auto* into = image > 0 ? reinterpret_cast<float*>(sum) : to;
-        primitive_->run(thread, {chunk_x, tile_dy, into, library});
+        part_->run(thread, {chunk_x, tile_dy, into, library});
         if (image > 0) add_same(sum, Dtype::f32, to, tile_elements_);
       }
     });
@@ -198,7 +210,7 @@ class TiledWeightGradient final : public WeightGradientKernel {
   std::int64_t x_image_ = 0, dy_image_ = 0;  // elements; of dy a tile's
   std::int64_t tile_elements_ = 0;           // of dw
   std::int64_t wide_x_bytes_ = 0, dy_bytes_ = 0, sum_bytes_ = 0, thread_bytes_ = 0;
-  std::optional<BoundPrimitive> primitive_;
+  std::optional<PartPrimitive> part_;
 };
 
 std::unique_ptr<WeightGradientKernel> make(const ConvolutionDescriptor& d, bool widened,
