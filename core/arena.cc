@@ -49,8 +49,10 @@ std::int64_t place_in_order(const std::vector<Lifetime>& blocks,
   return height;
 }
 
-// Tries the orders that serve nested and crossing lifetimes, keeps the lowest arena.
-std::int64_t place_phase(const std::vector<Lifetime>& blocks, std::vector<Placement>& placements) {
+// Tries the orders that serve nested and crossing lifetimes, keeps the lowest arena. Appends the
+// placements and returns the height.
+std::int64_t place_stretch(const std::vector<Lifetime>& blocks,
+                           std::vector<Placement>& placements) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
   std::vector<std::int64_t> offsets, best;
@@ -65,9 +67,27 @@ std::int64_t place_phase(const std::vector<Lifetime>& blocks, std::vector<Placem
   attempt([](const Lifetime& b) { return static_cast<double>(b.bytes); });
   attempt(length);
   attempt([&](const Lifetime& b) { return static_cast<double>(b.bytes) * length(b); });
-  placements.clear();
   for (std::size_t i = 0; i < blocks.size(); ++i) placements.push_back({blocks[i].bytes, best[i]});
   return std::max<std::int64_t>(best_height, 0);
+}
+
+// Where no block is alive, as between the parts of a minibatch, a phase falls into stretches that
+// are placed by themselves: the greedy search is quadratic in the blocks that it is given.
+std::int64_t place_phase(const std::vector<Lifetime>& blocks, std::vector<Placement>& placements) {
+  std::int64_t height = 0;
+  std::vector<Lifetime> stretch;
+  std::size_t alive_until = 0;
+  const auto place = [&] {
+    height = std::max(height, place_stretch(stretch, placements));
+    stretch.clear();
+  };
+  for (const Lifetime& block : blocks) {  // in order of their begins
+    if (block.begin >= alive_until) place();
+    stretch.push_back(block);
+    alive_until = std::max(alive_until, block.end);
+  }
+  place();
+  return height;
 }
 
 }  // namespace
