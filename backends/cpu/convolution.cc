@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kSlicePixels =
     2048;  // output pixels of a slice: amortises a call, stays in L2
 constexpr std::int64_t kSliceImages = 8;
+constexpr std::int64_t kLeastSlices = 4;  // of a small batch too: one slice is one thread
 
 class CpuConvolution final : public Convolution {
  public:
@@ -23,8 +24,8 @@ class CpuConvolution final : public Convolution {
       : d_(d), pool_(pool), pixels_out_(d.out_height() * d.out_width()) {
     x_image_ = d.height * d.width * d.channels_in;
     y_image_ = pixels_out_ * d.channels_out;
-    slice_ = largest_divisor(d.images,
-                             std::clamp<std::int64_t>(kSlicePixels / pixels_out_, 1, kSliceImages));
+    const std::int64_t most = std::min(kSlicePixels / pixels_out_, d.images / kLeastSlices);
+    slice_ = largest_divisor(d.images, std::clamp<std::int64_t>(most, 1, kSliceImages));
     forward_ = pick_slice(SlicePass::forward);
     backward_data_ = pick_slice(SlicePass::backward_data);
     backward_weights_ = pick_weight_gradient();
