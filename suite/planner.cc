@@ -11,7 +11,8 @@ namespace memfloor {
 namespace {
 
 constexpr double kSparsities[] = {0, 0.5, 0.6, 0.7, 0.8, 0.9};
-const char* const kCheckpoints[] = {"none", "normalization", "blocks"};
+const char* const kCheckpoints[] = {"none", "normalization", "blocks", "sqrt/blocks",
+                                    "recursive/normalization"};
 constexpr std::int64_t kParts[] = {1, 2, 4, 5, 10, 20, 25, 50};  // and the whole batch
 
 class Search {
