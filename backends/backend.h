@@ -7,10 +7,16 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 
+#include "backends/attention.h"
 #include "backends/batch_norm_relu.h"
 #include "backends/classifier.h"
 #include "backends/convolution.h"
+#include "backends/dynamic_convolution.h"
 #include "backends/group_norm_relu.h"
+#include "backends/layer_norm.h"
+#include "backends/projection.h"
+#include "backends/sequence_ops.h"
+#include "backends/smoothed_cross_entropy.h"
 #include "backends/tensor_ops.h"
 
 namespace memfloor {
@@ -27,6 +33,14 @@ class Backend {
   virtual const Linear& linear(const LinearDescriptor& descriptor) = 0;
   virtual const SoftmaxCrossEntropy& softmax_cross_entropy(
       const SoftmaxCrossEntropyDescriptor& descriptor) = 0;
+  virtual const Projection& projection(const ProjectionDescriptor& descriptor) = 0;
+  virtual const LayerNorm& layer_norm(const LayerNormDescriptor& descriptor) = 0;
+  virtual const DynamicConvolution& dynamic_convolution(
+      const DynamicConvolutionDescriptor& descriptor) = 0;
+  virtual const Attention& attention(const AttentionDescriptor& descriptor) = 0;
+  virtual const SmoothedCrossEntropy& smoothed_cross_entropy(
+      const SmoothedCrossEntropyDescriptor& descriptor) = 0;
+  virtual SequenceOps& sequence_ops() = 0;
   virtual TensorOps& tensor_ops() = 0;
 
   /// False for a backend whose ops do nothing: its memory does not exist and must not be touched.

@@ -50,11 +50,24 @@ struct SgdRule {
   bool nesterov = false;
 };
 
+/// Adam (Kingma and Ba 2015) with decoupled weight decay, as fairseq has it: w -= rate decay w; m =
+/// beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; w -= rate sqrt(1 - beta2^t) / (1 -
+/// beta1^t) m / (sqrt(v) + epsilon), t being the update's number, the first 1.
+struct AdamRule {
+  float beta1 = 0.9f, beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float weight_decay = 0;
+};
+
 /// A stretch of device memory.
 struct DeviceArray {
   void* data;
   std::int64_t bytes;
 };
+
+/// Gradients of a few 10^-6 are common and FP16's subnormals end at 6 * 10^-8, so FP16 states of
+/// Adam are stored times this.
+inline constexpr float kAdamStateScale = 4096;
 
 class TensorOps {
  public:
@@ -99,6 +112,10 @@ class TensorOps {
   /// state[0] is the momentum. The arithmetic is FP32 whatever the arrays' formats are; what is
   /// stored in 16 bits is rounded once.
   virtual void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) = 0;
+
+  /// state[0] is m; state[1] is v where it is stored in FP32, else sqrt(v): a square underflows in
+  /// 16 bits long before its root does. FP16 state holds both times kAdamStateScale.
+  virtual void adam(const AdamRule& rule, const UpdateStep& step, const UpdateArrays& arrays) = 0;
 
   /// Interleaved RGB bytes to (value / 255 - mean) / deviation, channel by channel.
   virtual void images_to_tensor(const std::uint8_t* bytes, std::int64_t pixels,

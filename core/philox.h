@@ -17,6 +17,7 @@ enum class Purpose : std::uint32_t {
   synthetic_data = 4,
   stochastic_rounding = 5,
   sparse_pattern = 6,
+  dropout = 7,
 };
 
 class Philox {

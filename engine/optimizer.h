@@ -27,4 +27,17 @@ class Sgd final : public Optimizer {
   SgdRule rule_;
 };
 
+/// See AdamRule for the formula.
+class Adam final : public Optimizer {
+ public:
+  explicit Adam(const AdamRule& rule) : rule_(rule) {}
+  int states() const override { return 2; }
+  void update(TensorOps& ops, const UpdateStep& step, const UpdateArrays& arrays) const override {
+    ops.adam(rule_, step, arrays);
+  }
+
+ private:
+  AdamRule rule_;
+};
+
 }  // namespace memfloor

@@ -54,7 +54,10 @@ const Op& cached(std::map<Descriptor, std::unique_ptr<Op>>& cache, const Descrip
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : pool_(threads), tensor_ops_(make_tensor_ops(pool_)) {}
+  explicit CpuBackend(int threads)
+      : pool_(threads),
+        sequence_ops_(make_sequence_ops(pool_)),
+        tensor_ops_(make_tensor_ops(pool_)) {}
 
   const Convolution& convolution(const ConvolutionDescriptor& d) override {
     return cached(convolutions_, d, [&] { return make_convolution(d, pool_); });
@@ -75,6 +78,23 @@ class CpuBackend final : public Backend {
       const SoftmaxCrossEntropyDescriptor& d) override {
     return cached(losses_, d, [&] { return make_softmax_cross_entropy(d); });
   }
+  const Projection& projection(const ProjectionDescriptor& d) override {
+    return cached(projections_, d, [&] { return make_projection(d, pool_); });
+  }
+  const LayerNorm& layer_norm(const LayerNormDescriptor& d) override {
+    return cached(layer_norms_, d, [&] { return make_layer_norm(d, pool_); });
+  }
+  const DynamicConvolution& dynamic_convolution(const DynamicConvolutionDescriptor& d) override {
+    return cached(dynamic_convolutions_, d, [&] { return make_dynamic_convolution(d, pool_); });
+  }
+  const Attention& attention(const AttentionDescriptor& d) override {
+    return cached(attentions_, d, [&] { return make_attention(d, pool_); });
+  }
+  const SmoothedCrossEntropy& smoothed_cross_entropy(
+      const SmoothedCrossEntropyDescriptor& d) override {
+    return cached(smoothed_losses_, d, [&] { return make_smoothed_cross_entropy(d, pool_); });
+  }
+  SequenceOps& sequence_ops() override { return *sequence_ops_; }
   TensorOps& tensor_ops() override { return *tensor_ops_; }
 
   nlohmann::json fingerprint() const override {
@@ -94,6 +114,12 @@ class CpuBackend final : public Backend {
   std::map<GlobalAveragePoolDescriptor, std::unique_ptr<GlobalAveragePool>> pools_;
   std::map<LinearDescriptor, std::unique_ptr<Linear>> linears_;
   std::map<SoftmaxCrossEntropyDescriptor, std::unique_ptr<SoftmaxCrossEntropy>> losses_;
+  std::map<ProjectionDescriptor, std::unique_ptr<Projection>> projections_;
+  std::map<LayerNormDescriptor, std::unique_ptr<LayerNorm>> layer_norms_;
+  std::map<DynamicConvolutionDescriptor, std::unique_ptr<DynamicConvolution>> dynamic_convolutions_;
+  std::map<AttentionDescriptor, std::unique_ptr<Attention>> attentions_;
+  std::map<SmoothedCrossEntropyDescriptor, std::unique_ptr<SmoothedCrossEntropy>> smoothed_losses_;
+  std::unique_ptr<SequenceOps> sequence_ops_;
   std::unique_ptr<TensorOps> tensor_ops_;
 };
 

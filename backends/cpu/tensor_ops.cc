@@ -11,6 +11,7 @@
 #include "backends/cpu/sgd.h"
 #include "backends/cpu/slices.h"
 #include "backends/cpu/sparse_weights.h"
+#include "core/error.h"
 
 namespace memfloor::cpu {
 namespace {
@@ -122,6 +123,10 @@ class CpuTensorOps final : public TensorOps {
   void gather_gradient(const float* dw, const WeightLayout& layout, const SparsePattern& pattern,
                        void* gradient, Dtype to, bool accumulate) override {
     gather_sparse_gradient(pool_, dw, layout, pattern, gradient, to, accumulate);
+  }
+
+  void adam(const AdamRule&, const UpdateStep&, const UpdateArrays&) override {
+    throw Error("pending: adam");
   }
 
   void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) override {

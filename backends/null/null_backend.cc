@@ -56,6 +56,86 @@ class NullSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
   void backward(const float*, const std::int32_t*, float, float*) const override {}
 };
 
+class NullProjection final : public Projection {
+ public:
+  explicit NullProjection(const Projection& target) { plan_ = target.plan(); }
+  void forward(std::int64_t, const void*, const void*, const float*, bool, void*,
+               void*) const override {}
+  void backward_data(std::int64_t, const void*, const void*, void*, bool, void*) const override {}
+  void backward_weights(std::int64_t, const void*, const void*, float*, float*,
+                        void*) const override {}
+};
+
+class NullLayerNorm final : public LayerNorm {
+ public:
+  explicit NullLayerNorm(const LayerNorm& target) { plan_ = target.plan(); }
+  void forward(std::int64_t, const void*, const float*, const float*, void*,
+               float*) const override {}
+  void backward(std::int64_t, const void*, const float*, const float*, const void*, void*, float*,
+                float*, void*) const override {}
+};
+
+class NullDynamicConvolution final : public DynamicConvolution {
+ public:
+  explicit NullDynamicConvolution(const DynamicConvolution& target) : target_(target) {}
+  std::int64_t saved_elements(const Sequences& s) const override {
+    return target_.saved_elements(s);
+  }
+  std::int64_t forward_scratch(const Sequences& s) const override {
+    return target_.forward_scratch(s);
+  }
+  std::int64_t backward_scratch(const Sequences& s) const override {
+    return target_.backward_scratch(s);
+  }
+  void forward(const Sequences&, const Dropout&, const void*, const void*, void*, void*,
+               void*) const override {}
+  void backward(const Sequences&, const Dropout&, const void*, const void*, const void*,
+                const void*, void*, void*, void*) const override {}
+
+ private:
+  const DynamicConvolution& target_;
+};
+
+class NullAttention final : public Attention {
+ public:
+  NullAttention(const AttentionDescriptor& d, const Attention& target)
+      : Attention(d), target_(target) {}
+  std::int64_t forward_scratch(const Sequences& q, const Sequences& k) const override {
+    return target_.forward_scratch(q, k);
+  }
+  std::int64_t backward_scratch(const Sequences& q, const Sequences& k) const override {
+    return target_.backward_scratch(q, k);
+  }
+  void forward(const Sequences&, const Sequences&, const Dropout&, const void*, const void*,
+               const void*, void*, void*, void*) const override {}
+  void backward(const Sequences&, const Sequences&, const Dropout&, const void*, const void*,
+                const void*, const void*, const void*, void*, void*, void*, void*) const override {}
+
+ private:
+  const Attention& target_;
+};
+
+class NullSmoothedCrossEntropy final : public SmoothedCrossEntropy {
+ public:
+  void forward(std::int64_t, float*, const std::int32_t*, LossSums*) const override {}
+  void backward(std::int64_t, const float*, const std::int32_t*, float, Dtype,
+                void*) const override {}
+};
+
+class NullSequenceOps final : public SequenceOps {
+ public:
+  void dropout(const Sequences&, const Dropout&, std::int64_t, Dtype, const void*, void*) override {
+  }
+  void add_dropout(const Sequences&, const Dropout&, std::int64_t, Dtype, const void*, const void*,
+                   void*) override {}
+  void add_positions(const Sequences&, const Dropout&, float, std::int64_t, std::int64_t, Dtype,
+                     void*) override {}
+  void mask_relu(std::int64_t, Dtype, const void*, void*) override {}
+  void softmax(std::int64_t, std::int64_t, std::int64_t, Dtype, void*) override {}
+  void softmax_backward(std::int64_t, std::int64_t, std::int64_t, Dtype, const void*,
+                        void*) override {}
+};
+
 class NullTensorOps final : public TensorOps {
  public:
   void zero(void*, std::int64_t) override {}
@@ -73,6 +153,7 @@ class NullTensorOps final : public TensorOps {
   void gather_gradient(const float*, const WeightLayout&, const SparsePattern&, void*, Dtype,
                        bool) override {}
   void sgd(const SgdRule&, const UpdateStep&, const UpdateArrays&) override {}
+  void adam(const AdamRule&, const UpdateStep&, const UpdateArrays&) override {}
   void images_to_tensor(const std::uint8_t*, std::int64_t, const std::array<float, 3>&,
                         const std::array<float, 3>&, Dtype, void*) override {}
 };
@@ -103,6 +184,31 @@ class NullBackend final : public Backend {
   const SoftmaxCrossEntropy& softmax_cross_entropy(const SoftmaxCrossEntropyDescriptor&) override {
     return loss_;
   }
+  const Projection& projection(const ProjectionDescriptor& d) override {
+    auto& slot = projections_[d];
+    if (!slot) slot = std::make_unique<NullProjection>(target_->projection(d));
+    return *slot;
+  }
+  const LayerNorm& layer_norm(const LayerNormDescriptor& d) override {
+    auto& slot = layer_norms_[d];
+    if (!slot) slot = std::make_unique<NullLayerNorm>(target_->layer_norm(d));
+    return *slot;
+  }
+  const DynamicConvolution& dynamic_convolution(const DynamicConvolutionDescriptor& d) override {
+    auto& slot = dynamic_convolutions_[d];
+    if (!slot) slot = std::make_unique<NullDynamicConvolution>(target_->dynamic_convolution(d));
+    return *slot;
+  }
+  const Attention& attention(const AttentionDescriptor& d) override {
+    auto& slot = attentions_[d];
+    if (!slot) slot = std::make_unique<NullAttention>(d, target_->attention(d));
+    return *slot;
+  }
+  const SmoothedCrossEntropy& smoothed_cross_entropy(
+      const SmoothedCrossEntropyDescriptor&) override {
+    return smoothed_loss_;
+  }
+  SequenceOps& sequence_ops() override { return sequence_ops_; }
   TensorOps& tensor_ops() override { return tensor_ops_; }
   bool computes() const override { return false; }
   nlohmann::json fingerprint() const override { return target_->fingerprint(); }
@@ -115,6 +221,13 @@ class NullBackend final : public Backend {
   NullGlobalAveragePool pool_;
   NullLinear linear_;
   NullSoftmaxCrossEntropy loss_;
+  std::map<ProjectionDescriptor, std::unique_ptr<NullProjection>> projections_;
+  std::map<LayerNormDescriptor, std::unique_ptr<NullLayerNorm>> layer_norms_;
+  std::map<DynamicConvolutionDescriptor, std::unique_ptr<NullDynamicConvolution>>
+      dynamic_convolutions_;
+  std::map<AttentionDescriptor, std::unique_ptr<NullAttention>> attentions_;
+  NullSmoothedCrossEntropy smoothed_loss_;
+  NullSequenceOps sequence_ops_;
   NullTensorOps tensor_ops_;
 };
 
