@@ -25,6 +25,14 @@ struct MultiplyAdds {
   std::int64_t recomputed_bytes = 0;  // of the values that replays made again
 };
 
+/// Which part of which minibatch runs: with a sample's place in the part, all that random draws of
+/// its forward pass depend on.
+struct PartPlace {
+  std::uint32_t seed = 0;
+  std::int64_t minibatch = 0;     // counted over the whole run
+  std::int64_t first_sample = 0;  // of the part, in the minibatch
+};
+
 /// What a normalisation layer subtracted and multiplied by, each (channels) f32 or as it likes.
 struct NormalizationStatistics {
   std::shared_ptr<Tensor> mean, inverse_deviation;
@@ -39,6 +47,7 @@ struct Context {
   const RetentionPlan& retention;
   Tape* tape = nullptr;  // null where nothing is recorded
   Pass pass = Pass::first;
+  PartPlace place{};
   MultiplyAdds work{};
   /// Of layers that ran in the first pass without being recorded, by layer: a replay normalises
   /// with them, and the op that it records takes them over.
@@ -46,6 +55,13 @@ struct Context {
 
   Block workspace(std::int64_t bytes, std::string_view label) {
     return ledger.allocate(bytes, Category::workspace, label);
+  }
+
+  /// The dropout of this part at one of the model's sites; off in evaluation.
+  Dropout dropout(float probability, std::uint32_t site) const {
+    if (pass == Pass::evaluation) return {};
+    return {probability, place.seed, static_cast<std::uint32_t>(place.minibatch),
+            static_cast<std::uint32_t>(place.first_sample), site};
   }
 
   /// A new forward value; it has a gradient where `needs_gradient` and this is no evaluation.

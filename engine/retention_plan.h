@@ -19,8 +19,10 @@ struct Unit {
   std::string name;
   bool block_border = false;  // after this unit a block ends
   std::function<Values(Context&, Values)> forward;
-  std::int64_t saved_elements = 0;  // that backward reads of this unit's ops, of one sample
-  /// Positions of inputs that only become summands of the outputs: no op reads them in backward.
+  // That backward reads of this unit's ops: of one sample, or of one position of a sentence.
+  std::int64_t saved_elements = 0;
+  /// Positions of inputs whose data no op reads in backward: what only becomes a summand of the
+  /// outputs, and text.
   std::vector<std::size_t> summands{};
 };
 using Chain = std::vector<Unit>;

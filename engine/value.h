@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/sequences.h"
 #include "core/tensor.h"
 
 namespace memfloor {
@@ -55,6 +56,9 @@ struct ValueNode {
       statistics;  // (images, 2, channels) f32, where the producing op left them for a batch norm
   Gradient gradient;                            // null where nothing upstream needs it
   std::shared_ptr<NormalizedBy> normalized_by;  // null for values that other ops made
+  std::shared_ptr<const Sequences> sequences;   // whose positions its rows are; null: no sentences'
+  // (rows) vocabulary entries, in device memory: a value that stands for text has no data.
+  const std::int32_t* tokens = nullptr;
   int readers = 0;  // recorded ops that still have to read `data` in backward
 };
 

@@ -17,11 +17,13 @@ Values run_on(Context& context, Tape* tape, Pass pass, const Forward& forward, V
   return outputs;
 }
 
-// The value without its data: where its gradient goes.
+// The value without its data: where its gradient goes, and what it stands for.
 Value gradient_only(const Value& x) {
   auto value = std::make_shared<ValueNode>();
   value->data = Tensor(x->data.shape(), x->data.dtype());
   value->gradient = x->gradient;
+  value->sequences = x->sequences;
+  value->tokens = x->tokens;
   return value;
 }
 
