@@ -14,14 +14,17 @@ struct Part {
 class BatchPlan {
  public:
   virtual ~BatchPlan() = default;
-  /// Parts of a minibatch of `samples` > 0, in order, covering it.
-  virtual std::vector<Part> parts(std::int64_t samples) const = 0;
+  /// Parts of a minibatch whose samples have these sizes (1 for an image, the longer side's
+  /// positions for a pair of sentences), in order, covering it. `sizes` is not empty.
+  virtual std::vector<Part> parts(const std::vector<std::int64_t>& sizes) const = 0;
 };
 
 /// Off: one part.
 class WholeBatch final : public BatchPlan {
  public:
-  std::vector<Part> parts(std::int64_t samples) const override { return {{0, samples}}; }
+  std::vector<Part> parts(const std::vector<std::int64_t>& sizes) const override {
+    return {{0, static_cast<std::int64_t>(sizes.size())}};
+  }
 };
 
 }  // namespace memfloor

@@ -49,10 +49,9 @@ void memory_case(benchmark::State& state, const RunSpec& spec) {
 
 void step_case(benchmark::State& state, const RunSpec& spec) {
   Session session = open_session(spec);
-  std::int64_t step = 0;
+  std::int64_t step = 0, terms = 0;
   const auto train = [&] {
-    session.trainer->train({step, 0, step % 100 * spec.batch_size, spec.batch_size}, 0.01f);
-    ++step;
+    terms = session.trainer->train(session.task->minibatch(step++), 0.01f).terms;
   };
   for (int warm_up = 0; warm_up < 2; ++warm_up) train();
   std::vector<double> seconds;
@@ -61,9 +60,9 @@ void step_case(benchmark::State& state, const RunSpec& spec) {
     state.SetIterationTime(seconds.back());
   }
   std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-  state.counters["images_per_second_median"] =
-      static_cast<double>(spec.batch_size) / seconds[seconds.size() / 2];
-  state.SetItemsProcessed(state.iterations() * spec.batch_size);
+  state.counters[concat(session.task->unit(), "_per_second_median")] =
+      static_cast<double>(terms) / seconds[seconds.size() / 2];
+  state.SetItemsProcessed(state.iterations() * terms);
   report_bytes(state, session.trainer->training_record);
 }
 

@@ -1,6 +1,9 @@
 #include "suite/chain_profile.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "techniques/registry.h"
 
 namespace memfloor {
 namespace {
@@ -119,13 +122,27 @@ class MarkedPlan final : public RetentionPlan {
   TreePlan plan_;
 };
 
+// The first part of the minibatch in which it is largest, as a minibatch.
+Minibatch largest_part(const Task& task) {
+  const std::unique_ptr<BatchPlan> plan = make_batch_plan(task.part_limit());
+  Minibatch largest;
+  std::int64_t most = -1;
+  for (Minibatch minibatch : task.every_shape()) {
+    const std::vector<std::int64_t> sizes = task.sample_sizes(minibatch);
+    minibatch.samples = plan->parts(sizes).front().count;
+    const std::int64_t size =
+        std::accumulate(sizes.begin(), sizes.begin() + minibatch.samples, std::int64_t{0});
+    if (size > most) most = size, largest = minibatch;
+  }
+  return largest;
+}
+
 class Profiler {
  public:
-  Profiler(const RunSpec& spec, const WideResNetConfig& config, std::int64_t samples,
-           std::shared_ptr<Backend> target)
-      : samples_(samples),
+  Profiler(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target)
+      : part_(largest_part(task)),
         backend_(make_null_backend(std::move(target))),
-        trainer_(spec, config, nullptr, *backend_, no_memory(), true),
+        trainer_(spec, task, *backend_, no_memory(), true),
         chain_(trainer_.chain(), trainer_.ledger().log()) {
     trainer_.initialize();
     std::size_t begin = 0;
@@ -149,7 +166,7 @@ class Profiler {
   std::size_t size() const { return chain_.size(); }
   std::vector<Mark> marks_of(SegmentTree tree) {
     trainer_.use_plan(std::make_unique<MarkedPlan>(chain_, std::move(tree)));
-    trainer_.train({0, 0, 0, samples_}, 0);
+    trainer_.train(part_, 0);
     return chain_.take_marks();
   }
 
@@ -254,7 +271,7 @@ class Profiler {
     profile_.loss = kept[2 * size()].highest - end.live + end.data;
   }
 
-  std::int64_t samples_;
+  Minibatch part_;  // all of which is one part
   std::unique_ptr<Backend> backend_;
   Trainer trainer_;
   MarkedChain chain_;
@@ -264,13 +281,11 @@ class Profiler {
 
 }  // namespace
 
-ChainProfile profile_chain(const RunSpec& spec, const WideResNetConfig& config,
-                           std::int64_t samples, std::shared_ptr<Backend> target) {
-  RunSpec one_part = spec;
-  one_part.batch_size = one_part.microbatch = samples;
-  one_part.checkpoint = "none";
-  one_part.memory_budget = 0;
-  return Profiler(one_part, config, samples, std::move(target)).profile();
+ChainProfile profile_chain(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target) {
+  RunSpec plain = spec;
+  plain.checkpoint = "none";
+  plain.memory_budget = 0;
+  return Profiler(plain, task, std::move(target)).profile();
 }
 
 }  // namespace memfloor

@@ -45,8 +45,7 @@ struct ChainProfile {
   std::vector<BlockProfile> blocks;
 };
 
-/// Of one part of `samples` samples.
-ChainProfile profile_chain(const RunSpec& spec, const WideResNetConfig& config,
-                           std::int64_t samples, std::shared_ptr<Backend> target);
+/// Of the task's largest part.
+ChainProfile profile_chain(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target);
 
 }  // namespace memfloor

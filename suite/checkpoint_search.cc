@@ -162,19 +162,16 @@ std::vector<CheckpointSearch::Plan> CheckpointSearch::plans() const {
   return plans;
 }
 
-RunSpec with_checkpoint_found(const RunSpec& spec, const WideResNetConfig& config,
-                              const DataSize& size, const std::shared_ptr<Backend>& target) {
+RunSpec with_checkpoint_found(const RunSpec& spec, const Task& task,
+                              const std::shared_ptr<Backend>& target) {
   const std::optional<std::int64_t> budget = checkpoint_budget(spec);
   if (!budget) return spec;
-  const std::int64_t minibatch = std::min(spec.batch_size, size.train);
-  const CheckpointSearch search(profile_chain(
-      spec, config,
-      make_batch_plan(spec.batch_size, spec.microbatch)->parts(minibatch).front().count, target));
+  const CheckpointSearch search(profile_chain(spec, task, target));
   RunSpec found = spec;
   found.memory_budget = 0;
   const auto peak_of = [&](const CheckpointSearch::Plan& plan) {
     found.checkpoint = to_text(plan.tree);
-    return predict(found, config, size, target).training.peak_total;
+    return predict(found, task, target).training.peak_total;
   };
   const std::vector<CheckpointSearch::Plan> plans = search.plans();
   const auto fits = std::find_if(plans.begin(), plans.end(),

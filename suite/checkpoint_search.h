@@ -71,7 +71,7 @@ class CheckpointSearch {
 
 /// Where the spec's checkpoint is a budget, the same spec with the plan that was found. Throws
 /// InputError, with the smallest peak that a plan reaches, where none fits.
-RunSpec with_checkpoint_found(const RunSpec& spec, const WideResNetConfig& config,
-                              const DataSize& size, const std::shared_ptr<Backend>& target);
+RunSpec with_checkpoint_found(const RunSpec& spec, const Task& task,
+                              const std::shared_ptr<Backend>& target);
 
 }  // namespace memfloor

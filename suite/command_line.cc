@@ -173,13 +173,15 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     return given[flag].as<std::string>();
   };
   if (given.count("spec")) line.spec = read_spec_file(text("spec"));
+  if (given.count("model")) line.spec.model = text("model");  // whose presets count
   if (given.count("preset")) set_from_preset(line.spec, text("preset"));
   for (const SpecKey& key : spec_keys()) {
     const std::string flag = key.flag().substr(2);
     if (given.count(flag)) set_from_text(line.spec, key, given[flag].as<std::string>());
   }
   // Zero means "not given" inside; typed by a person it is a mistake.
-  for (const char* flag : {"batch-size", "microbatch", "epochs", "threads"})
+  for (const char* flag : {"batch-size", "microbatch", "max-tokens", "microbatch-tokens",
+                           "sentence-length", "epochs", "threads"})
     if (given.count(flag)) whole_number(text(flag), concat("--", flag), 1);
   if (given.count("learning-rate") && line.spec.learning_rate == 0)
     throw InputError("--learning-rate takes a positive number, not 0");

@@ -53,19 +53,23 @@ int list(const CommandLine& line) {
     for (const SpecKey& key : spec_keys())
       keys.push_back({{"key", key.name}, {"flag", key.flag()}, {"help", key.help}});
     for (const Recipe& recipe : recipes())
-      all_recipes.push_back(
-          {{"name", recipe.name}, {"epochs", recipe.epochs}, {"shortened", recipe.shortened}});
+      all_recipes.push_back({{"name", recipe.name},
+                             {"model", name_of(recipe.family)},
+                             {"epochs", recipe.epochs},
+                             {"updates", recipe.updates},
+                             {"shortened", recipe.shortened}});
     json combinations = json::array();
     for (const RunSpec& spec : technique_combinations(RunSpec{}))
       combinations.push_back(to_json(validated(spec)));
     json all_presets = json::array();
     for (const Preset& preset : presets())
       all_presets.push_back({{"name", preset.name},
+                             {"model", name_of(preset.family)},
                              {"description", preset.description},
                              {"settings", preset.settings}});
     for (const std::string& name : benchmark_names()) names.push_back(name);
-    std::cout << json{{"models", {"wrn28_2"}},
-                      {"data", {"synthetic", "cifar10"}},
+    std::cout << json{{"models", {"wrn28_2", "dynamic_conv"}},
+                      {"data", {"synthetic", "cifar10", "translation"}},
                       {"precision", precision_names()},
                       {"checkpoint", checkpoint_names()},
                       {"presets", all_presets},
@@ -80,7 +84,9 @@ int list(const CommandLine& line) {
               << std::endl;
     return 0;
   }
-  std::cout << "models: wrn28_2 (any wrn<depth>_<width>)\ndata: synthetic, cifar10\nprecision:";
+  std::cout << "models: wrn28_2 (any wrn<depth>_<width>), dynamic_conv\ndata: synthetic, cifar10, "
+               "translation\n"
+               "precision:";
   for (const std::string& name : precision_names()) std::cout << ' ' << name;
   std::cout << "\ncheckpoint:";
   for (const std::string& name : checkpoint_names()) std::cout << ' ' << name;
@@ -90,10 +96,11 @@ int list(const CommandLine& line) {
   for (const std::string& name : sparse_index_names()) std::cout << ' ' << name;
   std::cout << "\n";
   for (const Preset& preset : presets())
-    std::cout << "preset " << preset.name << ": " << preset.description << "\n  "
-              << preset.settings.dump() << "\n";
+    std::cout << "preset " << preset.name << " of " << name_of(preset.family) << ": "
+              << preset.description << "\n  " << preset.settings.dump() << "\n";
   for (const Recipe& recipe : recipes())
-    std::cout << "recipe " << recipe.name << ": " << recipe.description << "\n";
+    std::cout << "recipe " << recipe.name << " of " << name_of(recipe.family) << ": "
+              << recipe.description << "\n";
   std::cout << "spec keys:\n";
   for (const SpecKey& key : spec_keys())
     std::printf("  %-16s %s\n", key.flag().c_str(), key.help.c_str());
@@ -108,11 +115,12 @@ std::string notes_text(const json& result) {
   return notes;
 }
 
-std::string outcome_text(const json& result, const TrainingOutcome& outcome) {
+std::string outcome_text(const Session& session, const json& result,
+                         const TrainingOutcome& outcome) {
   char text[160];
-  std::snprintf(text, sizeof text, "test accuracy %.2f %%, %.1f images/s (median step %.1f ms)\n",
-                100 * result["quality"]["test_accuracy"].get<double>(), outcome.images_per_second,
-                1e3 * outcome.step_seconds_median);
+  std::snprintf(text, sizeof text, "%s, %.1f %s/s (median step %.1f ms)\n",
+                session.task->quality_text(outcome.state.curve.back()).c_str(),
+                outcome.terms_per_second, session.task->unit(), 1e3 * outcome.step_seconds_median);
   return text + notes_text(result);
 }
 
@@ -155,7 +163,7 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
   }
   const json result = make_result("train", session, &outcome);
   report(line, out, result,
-         heading(session) + memory_table(result) + outcome_text(result, outcome));
+         heading(session) + memory_table(result) + outcome_text(session, result, outcome));
   if (failure) std::rethrow_exception(failure);
   if (!snapshot.empty()) std::filesystem::remove(snapshot);
   return result["quality"]["test_accuracy"].get<double>();
@@ -206,7 +214,7 @@ int measure(const CommandLine& line) {
   Session session = open_session(line.spec);
   start_from(line.init_weights, session, false);
   Trainer& trainer = *session.trainer;
-  run_every_size(trainer, session.size, 0.001f);
+  run_every_shape(trainer, 0.001f);
   const json result = make_result("measure", session, nullptr);
   const std::string difference = prediction_difference(session.prediction, trainer);
   report(
@@ -285,13 +293,15 @@ int evaluate(const CommandLine& line) {
   check_writable(line.out);
   Session session = open_session(line.spec);
   start_from(line.weights, session, true);
-  const Totals totals = evaluate_all(*session.trainer, session.size.test);
+  const Totals totals = evaluate_all(*session.trainer);
   json result = make_result("evaluate", session, nullptr);
-  result["quality"]["test_accuracy"] = totals.accuracy();
+  const json quality = session.task->quality(totals);
+  for (const char* key : {"test_accuracy", "perplexity"})
+    if (quality.contains(key)) result["quality"][key] = quality[key];
   char text[96];
   std::snprintf(text, sizeof text, "test accuracy %.2f %% (%lld of %lld), loss %.4f\n",
                 100 * totals.accuracy(), static_cast<long long>(totals.correct),
-                static_cast<long long>(totals.samples), totals.mean_loss());
+                static_cast<long long>(totals.terms), totals.mean_loss());
   report(line, line.out, result, heading(session) + text);
   return 0;
 }

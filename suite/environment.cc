@@ -32,7 +32,7 @@ nlohmann::json text_or_null(const std::string& text) {
 
 }  // namespace
 
-nlohmann::json environment_of(const Backend& backend, const ImageDataset* data) {
+nlohmann::json environment_of(const Backend& backend, const nlohmann::json& data) {
   using nlohmann::json;
   const json fingerprint = backend.fingerprint();
   json libraries = json::object();
@@ -62,7 +62,7 @@ nlohmann::json environment_of(const Backend& backend, const ImageDataset* data) 
       {"operating_system",
        distribution + (distribution.empty() ? "" : ", ") + system.sysname + " " + system.release},
       {"fingerprint", joined},
-      {"data_sha256", data ? data->provenance().value("sha256", json::object()) : json::object()}};
+      {"data_sha256", data.is_object() ? data.value("sha256", json::object()) : json::object()}};
 }
 
 std::int64_t resident_anonymous_bytes() {

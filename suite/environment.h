@@ -5,12 +5,11 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "backends/backend.h"
-#include "data_loaders/image_dataset.h"
 
 namespace memfloor {
 
 /// The `environment` object of a result; `data` may be null.
-nlohmann::json environment_of(const Backend& backend, const ImageDataset* data);
+nlohmann::json environment_of(const Backend& backend, const nlohmann::json& data);
 
 /// Anonymous resident memory of this process, bytes (Linux's RssAnon); 0 where it is unknown.
 std::int64_t resident_anonymous_bytes();

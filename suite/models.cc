@@ -2,9 +2,24 @@
 
 #include <charconv>
 
+#include "core/error.h"
+#include "suite/image_task.h"
+#include "suite/run_spec.h"
+
 namespace memfloor {
 
-WideResNetConfig make_model_config(const std::string& name) {
+ModelFamily family_of(const std::string& model) {
+  if (model.starts_with("wrn")) return ModelFamily::wide_resnet;
+  if (model.starts_with("dynamic_conv")) return ModelFamily::dynamic_conv;
+  throw InputError(concat("--model '", model,
+                          "' is not known; write wrn28_2 (or wrn<depth>_<width>) or dynamic_conv"));
+}
+
+const char* name_of(ModelFamily family) {
+  return family == ModelFamily::wide_resnet ? "wide_resnet" : "dynamic_conv";
+}
+
+WideResNetConfig make_wide_resnet_config(const std::string& name) {
   WideResNetConfig config;
   const char* end = name.data() + name.size();
   if (name.starts_with("wrn")) {
@@ -25,6 +40,26 @@ Norm make_norm(const std::string& name) {
   if (name == "batch") return Norm::batch;
   if (name == "group") return Norm::group;
   throw InputError(concat("--norm '", name, "' is not known; this version knows: batch, group"));
+}
+
+void make_dynamic_conv_config(const RunSpec&) { throw InputError("pending"); }
+
+namespace {
+
+std::shared_ptr<const ImageDataset> open_images(const RunSpec& spec) {
+  if (spec.data == "synthetic") return make_synthetic_images(static_cast<std::uint32_t>(spec.seed));
+  if (spec.data_dir.empty())
+    throw InputError(
+        "--data cifar10 needs --data-dir, the folder with the binary files; get them with: "
+        "scripts/fetch_data cifar10");
+  return open_cifar10(spec.data_dir);
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const RunSpec& spec, DataUse use) {
+  return std::make_unique<ImageTask>(spec, ImageFormat{}, DataSize{},
+                                     use == DataUse::samples ? open_images(spec) : nullptr);
 }
 
 }  // namespace memfloor

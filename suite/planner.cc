@@ -4,6 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "suite/image_task.h"
+#include "suite/models.h"
 #include "suite/predictor.h"
 #include "techniques/registry.h"
 
@@ -59,7 +61,7 @@ class Search {
     const std::int64_t two = 2 * spec.microbatch;
     if (spec.batch_size % two == 0 && size.train % two == 0 && size.train % spec.batch_size == 0)
       shown.batch_size = two;
-    const Prediction prediction = predict(shown, network_of(shown), size, backend_);
+    const Prediction prediction = predict(shown, *make_task(shown, DataUse::sizes), backend_);
     PlannedRun run;
     run.spec = spec;
     run.peak_bytes = std::max(prediction.training.peak_total, prediction.evaluation.peak_total);

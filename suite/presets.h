@@ -6,25 +6,29 @@
 #include <string>
 #include <vector>
 
+#include "suite/models.h"
 #include "suite/run_spec.h"
 
 namespace memfloor {
 
 struct Preset {
-  std::string name, description;
+  std::string name;
+  ModelFamily family;
+  std::string description;
   nlohmann::json settings;  // spec keys and their values
 };
 
 const std::vector<Preset>& presets();
-/// Throws InputError, listing the names.
-const Preset& find_preset(const std::string& name);
+/// Of a family's models. Throws InputError, listing the names.
+const Preset& find_preset(const std::string& name, ModelFamily family = ModelFamily::wide_resnet);
 
-/// What a technique's "on" stands for in the table of combinations.
+/// What a technique's "on" stands for in the table of combinations of a family's models.
 struct TechniqueSetting {
   std::string technique;
   nlohmann::json on;
 };
-const std::vector<TechniqueSetting>& technique_settings();
+const std::vector<TechniqueSetting>& technique_settings(
+    ModelFamily family = ModelFamily::wide_resnet);
 
 /// All on/off combinations of the techniques over `base`, everything off first, everything on last.
 std::vector<RunSpec> technique_combinations(const RunSpec& base);

@@ -1,13 +1,19 @@
 #include "suite/recipe.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 
 namespace memfloor {
 namespace {
 
-// 0.1; 0.02 from epoch 60; 0.004 from 120; 0.0008 from 160: the schedule of the DSR reference code.
+// ---- WideResNet-28-2: DSR's settings (arXiv:1902.05967, reference code)
+
+// Nesterov momentum, coupled L2 decay of every parameter.
+std::unique_ptr<Optimizer> dsr_sgd() { return std::make_unique<Sgd>(0.9f, 5e-4f, true); }
+
+// 0.1; 0.02 from epoch 60; 0.004 from 120; 0.0008 from 160.
 float dsr_steps(const Progress& p) {
   const std::int64_t epoch = p.update / p.updates_per_epoch;
   return epoch < 60 ? 0.1f : epoch < 120 ? 0.02f : epoch < 160 ? 0.004f : 0.0008f;
@@ -23,24 +29,49 @@ float one_cycle(const Progress& p) {
   return static_cast<float>(kPeak * share);
 }
 
+// ---- DynamicConv: fairseq's lightconv_iwslt_de_en (examples/pay_less_attention_paper)
+
+std::unique_ptr<Optimizer> fairseq_adam() {
+  return std::make_unique<Adam>(AdamRule{0.9f, 0.98f, 1e-8f, 1e-4f});
+}
+
+// Linear from 1e-7 to `peak` over `warm` updates, then with the inverse root of the update.
+float inverse_sqrt(const Progress& p, double peak, double warm) {
+  constexpr double kStart = 1e-7;
+  const double update = static_cast<double>(p.update) + 1;
+  return static_cast<float>(update < warm ? kStart + update * (peak - kStart) / warm
+                                          : peak * std::sqrt(warm / update));
+}
+
 }  // namespace
 
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> all{
-      {"paper", 200, false, "200 epochs, steps at 60, 120 and 160 (the DSR code's settings)",
-       dsr_steps},
-      {"short", 12, true, "12 epochs, one linear cycle to 0.2 and back, meant for CPUs", one_cycle},
+      {"paper", ModelFamily::wide_resnet, 200, 0, false,
+       "200 epochs, steps at 60, 120 and 160 (the DSR code's settings)", dsr_sgd, dsr_steps},
+      {"short", ModelFamily::wide_resnet, 12, 0, true,
+       "12 epochs, one linear cycle to 0.2 and back, meant for CPUs", dsr_sgd, one_cycle},
+      {"paper", ModelFamily::dynamic_conv, 0, 50000, false,
+       "50,000 updates, 4,000 of warm-up to 5e-4, then inverse square root; the last 10 epochs' "
+       "weights averaged (fairseq's settings)",
+       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 5e-4, 4000); }, 10},
+      {"short", ModelFamily::dynamic_conv, 15, 0, true,
+       "15 epochs, 400 updates of warm-up to 1e-3, then inverse square root; the last 3 epochs' "
+       "weights averaged, meant for CPUs",
+       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 1e-3, 400); }, 3},
   };
   return all;
 }
 
-const Recipe& find_recipe(const std::string& name) {
+const Recipe& find_recipe(const RunSpec& spec) {
   std::string known;
   for (const Recipe& recipe : recipes()) {
-    if (recipe.name == name) return recipe;
+    if (recipe.family != family_of(spec.model)) continue;
+    if (recipe.name == spec.recipe) return recipe;
     known += (known.empty() ? "" : ", ") + recipe.name;
   }
-  throw InputError(concat("--recipe '", name, "' is not known; this version knows: ", known));
+  throw InputError(
+      concat("--recipe '", spec.recipe, "' is not known; this version knows: ", known));
 }
 
 }  // namespace memfloor

@@ -1,10 +1,15 @@
-// Training recipes: how long, and which learning rate when.
+// Training recipes: how long, with which optimizer, and which learning rate when.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "engine/optimizer.h"
+#include "suite/models.h"
+#include "suite/run_spec.h"
 
 namespace memfloor {
 
@@ -16,19 +21,17 @@ struct Progress {
 
 struct Recipe {
   std::string name;
-  std::int64_t epochs = 0;
-  bool shortened = false;  // its numbers are marked wherever they appear
+  ModelFamily family;
+  std::int64_t epochs = 0, updates = 0;  // whichever comes first; 0: no limit
+  bool shortened = false;                // its numbers are marked wherever they appear
   std::string description;
+  std::function<std::unique_ptr<Optimizer>()> optimizer;
   std::function<float(const Progress&)> learning_rate;
-
-  // SGD, both recipes: Nesterov momentum 0.9, coupled L2 decay 5e-4 of every parameter (DSR's
-  // WRN-28-2 settings, arXiv:1902.05967, reference code).
-  static constexpr float kMomentum = 0.9f;
-  static constexpr float kWeightDecay = 5e-4f;
+  std::int64_t averaged_epochs = 0;  // whose last weights are averaged at the end; 0: none
 };
 
 const std::vector<Recipe>& recipes();
-/// Throws InputError, listing the names.
-const Recipe& find_recipe(const std::string& name);
+/// Of the spec's model. Throws InputError, listing the names.
+const Recipe& find_recipe(const RunSpec& spec);
 
 }  // namespace memfloor

@@ -64,7 +64,7 @@ nlohmann::json make_result(const std::string& command, const Session& session,
                            const TrainingOutcome* outcome) {
   const RunSpec& spec = session.spec;
   json notes = session.notes;
-  const Recipe& recipe = find_recipe(spec.recipe);
+  const Recipe& recipe = find_recipe(spec);
   if (outcome && (recipe.shortened || spec.max_steps > 0 || spec.epochs < recipe.epochs))
     notes.push_back(concat("shortened training: ", outcome->state.updates,
                            " updates; the paper recipe runs 200 epochs, so the quality is not "
@@ -73,7 +73,7 @@ nlohmann::json make_result(const std::string& command, const Session& session,
     notes.push_back(
         "synthetic data: the accuracy shows that training works and says nothing about CIFAR-10");
   if (spec.test_images > 0 && (outcome || command == "evaluate"))
-    notes.push_back(concat("shortened evaluation: accuracy is over the first ", session.size.test,
+    notes.push_back(concat("shortened evaluation: accuracy is over the first ", spec.test_images,
                            " test images only"));
   // Evaluation uses running statistics, whatever its part.
   if (command != "evaluate" && spec.norm == "batch" && spec.microbatch < spec.batch_size)
@@ -98,29 +98,36 @@ nlohmann::json make_result(const std::string& command, const Session& session,
         !difference.empty())
       notes.push_back("prediction and measurement differ: " + difference);
 
-  const json curve = outcome ? outcome->state.curve : json::array();
+  json quality{{"test_accuracy", nullptr}, {"curve", json::array()}};
+  if (outcome) {
+    quality["curve"] = outcome->state.curve;
+    // Of the last epoch's entry, what is a key of its own.
+    for (const char* key : {"test_accuracy", "perplexity"})
+      if (!outcome->state.curve.empty() && outcome->state.curve.back().contains(key))
+        quality[key] = outcome->state.curve.back()[key];
+  }
   const auto timed = [&](double value) { return value > 0 ? json(value) : json(); };
-  // A multiply and an add are two operations; per sample.
+  json time{{"step_seconds_median", timed(outcome ? outcome->step_seconds_median : 0)},
+            {"images_per_second", nullptr}};
+  time[concat(session.task->unit(), "_per_second")] =
+      timed(outcome ? outcome->terms_per_second : 0);
+  // A multiply and an add are two operations; per sample, or per target token.
   const MultiplyAdds& work = session.prediction.work;
   const auto flops = [&](std::int64_t multiply_adds) {
-    return 2 * multiply_adds / spec.batch_size;
+    return 2 * multiply_adds / session.prediction.work_terms;
   };
   return {{"schema_version", 1},
           {"command", command},
           {"spec", memfloor::to_json(spec)},
           {"memory", memory_json(session)},
-          {"quality",
-           {{"test_accuracy", curve.empty() ? json() : curve.back()["test_accuracy"]},
-            {"curve", curve}}},
-          {"time",
-           {{"step_seconds_median", timed(outcome ? outcome->step_seconds_median : 0)},
-            {"images_per_second", timed(outcome ? outcome->images_per_second : 0)}}},
+          {"quality", quality},
+          {"time", time},
           {"flops",
            {{"forward", flops(work.forward)},
             {"backward", flops(work.backward)},
             {"recompute", flops(work.recompute)}}},
           {"sparse_layers", outcome ? sparse_layers(session.trainer->parameters()) : json()},
-          {"environment", environment_of(*session.backend, session.data.get())},
+          {"environment", environment_of(*session.backend, session.task->provenance())},
           {"notes", notes}};
 }
 

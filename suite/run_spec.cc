@@ -29,8 +29,10 @@ std::string SpecKey::flag() const {
 const std::vector<SpecKey>& spec_keys() {
   using Json = SpecKey::Json;
   static const std::vector<SpecKey> keys{
-      {"model", &RunSpec::model, "wrn28_2, or any wrn<depth>_<width>"},
-      {"data", &RunSpec::data, "synthetic or cifar10"},
+      {"model", &RunSpec::model,
+       "wrn28_2, or any wrn<depth>_<width>; dynamic_conv, or "
+       "dynamic_conv<encoder layers>_<decoder layers>_<channels>"},
+      {"data", &RunSpec::data, "synthetic; cifar10 for images, translation for a prepared corpus"},
       {"data_dir", &RunSpec::data_dir, "folder that holds the data set's files",
        Json::empty_is_null},
       {"device", &RunSpec::device, "cpu"},
@@ -44,20 +46,39 @@ const std::vector<SpecKey>& spec_keys() {
        Json::zero_is_null},
       {"loss_scale_window", &RunSpec::loss_scale_window,
        "minibatches without an overflow after which the loss scale doubles"},
-      {"norm", &RunSpec::norm, "batch, or group: independent of batch and microbatch"},
+      {"norm", &RunSpec::norm,
+       "of wide ResNets: batch (the default), or group: independent of batch and microbatch",
+       Json::empty_is_null},
       {"sparsity", &RunSpec::sparsity,
        "share of the residual blocks' 3x3 weights that are zero; 0: off"},
       {"sparse_method", &RunSpec::sparse_method,
        "how the zeros move, where sparsity is above 0: dsr, or another sparse method"},
       {"sparse_index", &RunSpec::sparse_index, "how their places are stored: bitmap, csr16, csr32"},
-      {"batch_size", &RunSpec::batch_size, "samples of one update"},
-      {"microbatch", &RunSpec::microbatch, "samples of one part (default: the batch size)"},
+      {"batch_size", &RunSpec::batch_size, "images of one update (default: 100)",
+       Json::zero_is_null},
+      {"microbatch", &RunSpec::microbatch, "images of one part (default: the batch size)",
+       Json::zero_is_null},
+      {"max_tokens", &RunSpec::max_tokens,
+       "translation: sentences of one update times the longest is at most this (default: 4000)",
+       Json::zero_is_null},
+      {"microbatch_tokens", &RunSpec::microbatch_tokens,
+       "the same of one part; a sentence always fits (default: all)", Json::zero_is_null},
+      {"conv_impl", &RunSpec::conv_impl,
+       "dynamic convolution: band (expanded matrices, as fairseq trains; the default) or direct",
+       Json::empty_is_null},
+      {"loss_chunk", &RunSpec::loss_chunk,
+       "translation: positions whose logits exist at a time; 0: all"},
+      {"sentence_length", &RunSpec::sentence_length,
+       "of synthetic sentences, source and target, the end mark included (default: they differ)",
+       Json::zero_is_null},
       {"checkpoint", &RunSpec::checkpoint,
        "which activations are recomputed: none (off), or a plan, see docs/command-line.md"},
       {"preset", &RunSpec::preset, "named settings, which other flags override; see: memfloor list",
        Json::empty_is_null},
-      {"recipe", &RunSpec::recipe, "paper (200 epochs) or short (12 epochs, meant for CPUs)"},
-      {"epochs", &RunSpec::epochs, "passes over the training data (default: the recipe's)"},
+      {"recipe", &RunSpec::recipe,
+       "paper (as published) or short (meant for CPUs); see: memfloor list"},
+      {"epochs", &RunSpec::epochs,
+       "passes over the training data (default: the recipe's; 0: as --max-steps says)"},
       {"max_steps", &RunSpec::max_steps, "stop after so many updates; the schedule ends there too",
        Json::zero_is_null},
       {"test_images", &RunSpec::test_images, "evaluate on the first so many only (default: all)",
@@ -122,8 +143,8 @@ void check_checkpoint(const RunSpec& spec) {
   if (checkpoint_budget(spec)) return;
   DenseStore parameters;
   RunningStatistics running;
-  const WideResNet model(make_model_config(spec.model), parameters, running);
-  make_retention_plan(spec.checkpoint, model.chain());
+  const auto network = make_task(spec, DataUse::none)->make_network(parameters, running, {});
+  make_retention_plan(spec.checkpoint, network->chain());
 }
 
 }  // namespace
@@ -170,13 +191,16 @@ nlohmann::json to_json(const RunSpec& spec) {
 }
 
 void set_from_preset(RunSpec& spec, const std::string& preset) {
-  set_from_json(spec, find_preset(preset).settings, concat("preset ", preset));
+  set_from_json(spec, find_preset(preset, family_of(spec.model)).settings,
+                concat("preset ", preset));
   spec.preset = preset;
 }
 
 void set_from_json(RunSpec& spec, const nlohmann::json& json, const std::string& source) {
   if (!json.is_object())
     throw InputError(concat(source, " does not hold a JSON object of spec keys"));
+  if (const auto model = json.find("model"); model != json.end() && model->is_string())
+    spec.model = *model;  // whose presets count
   if (const auto preset = json.find("preset"); preset != json.end() && preset->is_string())
     set_from_preset(spec, preset->get<std::string>());
   for (const auto& [name, value] : json.items()) {
@@ -242,37 +266,97 @@ RunSpec read_spec_file(const std::string& path) {
   }
 }
 
-RunSpec validated(RunSpec spec) {
-  const auto require = [](bool good, const auto&... sentence) {
-    if (!good) throw InputError(concat(sentence...));
-  };
-  make_model_config(spec.model);  // throws with its own sentence
-  const PrecisionPolicy precision = make_precision(spec.precision, spec.rounding);
-  require(spec.loss_scale_window >= 1, "--loss-scale-window is at least 1, not ",
-          spec.loss_scale_window);
-  make_loss_scaler(precision, spec.loss_scale, spec.loss_scale_window);
-  check_checkpoint(spec);
-  make_norm(spec.norm);
-  require(spec.device == "cpu", "--device '", spec.device,
-          "' is not known; this version knows: cpu");
-  require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,
-          "--sparsity is a share in [0, 1), not ", spec.sparsity);
-  make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1});
+namespace {
+
+template <class... Sentence>
+void require(bool good, const Sentence&... sentence) {
+  if (!good) throw InputError(concat(sentence...));
+}
+
+// The key belongs to the other family of models.
+void require_unset(const RunSpec& spec, const std::string& name) {
+  for (const SpecKey& key : spec_keys())
+    if (key.name == name)
+      std::visit(
+          [&](auto member) {
+            require(spec.*member == RunSpec{}.*member, key.flag(), " does not go with --model ",
+                    spec.model, "; leave it out");
+          },
+          key.member);
+}
+
+void validate_images(RunSpec& spec) {
+  make_wide_resnet_config(spec.model);
+  for (const char* key :
+       {"max_tokens", "microbatch_tokens", "conv_impl", "loss_chunk", "sentence_length"})
+    require_unset(spec, key);
   require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
-          "' is not known; this version knows: synthetic, cifar10");
+          "' is not known for images; this version knows: synthetic, cifar10");
+  if (spec.norm.empty()) spec.norm = "batch";
+  make_norm(spec.norm);
+  if (spec.batch_size == 0) spec.batch_size = 100;
   require(spec.batch_size >= 1 && spec.batch_size <= 1000000,
           "--batch-size is between 1 and 1000000, not ", spec.batch_size);
   if (spec.microbatch == 0) spec.microbatch = spec.batch_size;
   require(spec.microbatch >= 1 && spec.microbatch <= spec.batch_size,
           "--microbatch is between 1 and the batch size (", spec.batch_size, "), not ",
           spec.microbatch);
-  if (!spec.preset.empty()) find_preset(spec.preset);
-  const Recipe& recipe = find_recipe(spec.recipe);
-  if (spec.epochs == 0) spec.epochs = recipe.epochs;
-  require(spec.epochs >= 1 && spec.epochs <= 1000000, "--epochs is between 1 and 1000000, not ",
+  require(spec.test_images >= 0, "--test-images is 0 (all) or more, not ", spec.test_images);
+  require(spec.bn_recalibrate >= 0, "--bn-recalibrate is 0 (off) or a number of samples, not ",
+          spec.bn_recalibrate);
+  require(spec.bn_recalibrate == 0 || spec.norm == "batch",
+          "--bn-recalibrate is for batch norm; --norm ", spec.norm, " has no running statistics");
+}
+
+void validate_translation(RunSpec& spec) {
+  make_dynamic_conv_config(spec);
+  for (const char* key : {"norm", "batch_size", "microbatch", "test_images", "bn_recalibrate"})
+    require_unset(spec, key);
+  spec.augment = false;
+  require(spec.data == "synthetic" || spec.data == "translation", "--data '", spec.data,
+          "' is not known for translation; this version knows: synthetic, translation");
+  if (spec.max_tokens == 0) spec.max_tokens = 4000;
+  require(spec.max_tokens >= 1 && spec.max_tokens <= 100000000,
+          "--max-tokens is between 1 and 100000000, not ", spec.max_tokens);
+  if (spec.microbatch_tokens == 0) spec.microbatch_tokens = spec.max_tokens;
+  require(spec.microbatch_tokens >= 1 && spec.microbatch_tokens <= spec.max_tokens,
+          "--microbatch-tokens is between 1 and --max-tokens (", spec.max_tokens, "), not ",
+          spec.microbatch_tokens);
+  require(spec.loss_chunk >= 0, "--loss-chunk is 0 (all) or a number of positions, not ",
+          spec.loss_chunk);
+  require(spec.sentence_length == 0 || spec.data == "synthetic",
+          "--sentence-length is for --data synthetic; a corpus has its own sentences");
+  require(spec.sentence_length == 0 ||
+              (spec.sentence_length >= 2 && spec.sentence_length <= spec.max_tokens),
+          "--sentence-length is between 2 and --max-tokens (", spec.max_tokens, "), not ",
+          spec.sentence_length);
+  if (spec.conv_impl.empty()) spec.conv_impl = "band";
+}
+
+}  // namespace
+
+RunSpec validated(RunSpec spec) {
+  const ModelFamily family = family_of(spec.model);
+  const PrecisionPolicy precision = make_precision(spec.precision, spec.rounding);
+  require(spec.loss_scale_window >= 1, "--loss-scale-window is at least 1, not ",
+          spec.loss_scale_window);
+  make_loss_scaler(precision, spec.loss_scale, spec.loss_scale_window);
+  family == ModelFamily::wide_resnet ? validate_images(spec) : validate_translation(spec);
+  check_checkpoint(spec);
+  require(spec.device == "cpu", "--device '", spec.device,
+          "' is not known; this version knows: cpu");
+  require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,
+          "--sparsity is a share in [0, 1), not ", spec.sparsity);
+  make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1});
+  if (!spec.preset.empty()) find_preset(spec.preset, family);
+  const Recipe& recipe = find_recipe(spec);
+  require(spec.epochs >= 0 && spec.epochs <= 1000000, "--epochs is between 1 and 1000000, not ",
           spec.epochs);
   require(spec.max_steps >= 0, "--max-steps is 0 (no limit) or more, not ", spec.max_steps);
-  require(spec.test_images >= 0, "--test-images is 0 (all) or more, not ", spec.test_images);
+  if (spec.epochs == 0) {
+    spec.epochs = recipe.epochs;
+    if (spec.epochs == 0 && spec.max_steps == 0) spec.max_steps = recipe.updates;
+  }
   require(spec.seed >= 0 && spec.seed <= 0xffffffffll, "--seed is between 0 and 4294967295, not ",
           spec.seed);
   if (spec.threads == 0) spec.threads = std::max(1u, std::thread::hardware_concurrency());
@@ -280,10 +364,6 @@ RunSpec validated(RunSpec spec) {
           spec.threads);
   require(spec.memory_budget >= 0, "--memory-budget is a number of bytes, not ",
           spec.memory_budget);
-  require(spec.bn_recalibrate >= 0, "--bn-recalibrate is 0 (off) or a number of samples, not ",
-          spec.bn_recalibrate);
-  require(spec.bn_recalibrate == 0 || spec.norm == "batch",
-          "--bn-recalibrate is for batch norm; --norm ", spec.norm, " has no running statistics");
   require(spec.order == "shuffled" || spec.order == "sequential",
           "--order is shuffled or sequential, not '", spec.order, "'");
   // As a float, which the optimizer takes, it must be neither zero nor infinite.
@@ -293,23 +373,26 @@ RunSpec validated(RunSpec spec) {
   return spec;
 }
 
-RunLength length_of(const RunSpec& spec, std::int64_t train_samples) {
-  const std::int64_t batch = std::min(spec.batch_size, train_samples);
-  RunLength length;
-  length.updates_per_epoch = (train_samples + batch - 1) / batch;
-  length.updates = spec.epochs * length.updates_per_epoch;
-  if (spec.max_steps > 0) length.updates = std::min(length.updates, spec.max_steps);
-  return length;
+std::int64_t updates_of(const RunSpec& spec, std::int64_t updates_per_epoch) {
+  const std::int64_t updates = spec.epochs * updates_per_epoch;
+  return spec.max_steps > 0 && (updates == 0 || spec.max_steps < updates) ? spec.max_steps
+                                                                          : updates;
 }
 
 std::string case_name(const RunSpec& spec) {
-  const nlohmann::json mine = to_json(spec), defaults = to_json(validated(RunSpec{}));
+  RunSpec plain;
+  plain.model = spec.model;
+  const nlohmann::json mine = to_json(spec), defaults = to_json(validated(plain));
   std::string name = "model=" + spec.model + "/data=" + spec.data;
-  for (const char* key : {"device", "precision", "rounding", "norm", "sparsity", "sparse_method",
-                          "sparse_index", "batch_size", "microbatch", "checkpoint"}) {
+  for (const char* key :
+       {"device", "precision", "rounding", "norm", "sparsity", "sparse_method", "sparse_index",
+        "batch_size", "microbatch", "max_tokens", "microbatch_tokens", "sentence_length",
+        "conv_impl", "loss_chunk", "checkpoint"}) {
     if (mine[key] == defaults[key]) continue;
     if (std::string(key).starts_with("sparse_") && spec.sparsity == 0) continue;           // off
     if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
+    if (std::string(key) == "microbatch_tokens" && spec.microbatch_tokens == spec.max_tokens)
+      continue;
     name += concat("/", key, "=",
                    mine[key].is_string() ? mine[key].get<std::string>() : mine[key].dump());
   }

@@ -17,19 +17,26 @@ struct RunSpec {
   std::string data_dir;
   std::string device = "cpu";
   std::string precision = "fp32";
-  std::string norm = "batch";
+  std::string norm;                        // of wide ResNets; empty: batch
   std::string rounding;                    // empty: the precision's own
   double loss_scale = 0;                   // where it begins; 0: the precision's own
   std::int64_t loss_scale_window = 16384;  // minibatches without an overflow before it doubles
   double sparsity = 0;
   std::string sparse_method = "dsr";    // matters where sparsity is not 0
   std::string sparse_index = "bitmap";  // likewise
-  std::int64_t batch_size = 100;
-  std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
+  // Of images; before validate(): 0 = 100, and all of the batch.
+  std::int64_t batch_size = 0;
+  std::int64_t microbatch = 0;
+  // Of translation; before validate(): 0 = 4000, and all of the batch.
+  std::int64_t max_tokens = 0;
+  std::int64_t microbatch_tokens = 0;
+  std::string conv_impl;             // empty: band
+  std::int64_t loss_chunk = 0;       // rows; 0: all
+  std::int64_t sentence_length = 0;  // 0: sentences differ
   std::string checkpoint = "none";
   std::string preset;
   std::string recipe = "paper";
-  std::int64_t epochs = 0;       // before validate(): 0 = the recipe's
+  std::int64_t epochs = 0;       // before validate(): 0 = the recipe's; after: 0 = no limit
   std::int64_t max_steps = 0;    // 0: no limit
   std::int64_t test_images = 0;  // 0: all
   std::int64_t seed = 1;
@@ -72,11 +79,8 @@ RunSpec read_spec_file(const std::string& path);
 /// Fills what was left to defaults and throws InputError, one sentence, for a spec that cannot run.
 RunSpec validated(RunSpec spec);
 
-/// How long a run is, for so many training samples.
-struct RunLength {
-  std::int64_t updates_per_epoch = 1, updates = 1;
-};
-RunLength length_of(const RunSpec& spec, std::int64_t train_samples);
+/// How many updates a run has, for so many in an epoch.
+std::int64_t updates_of(const RunSpec& spec, std::int64_t updates_per_epoch);
 
 /// "model=wrn28_2/data=synthetic/precision=bf16_mixed": every key that shapes a step and differs
 /// from its default, model and data always.

@@ -3,16 +3,13 @@
 
 #include <memory>
 
-#include "data_loaders/image_dataset.h"
 #include "suite/predictor.h"
 
 namespace memfloor {
 
 struct Session {
   RunSpec spec;
-  WideResNetConfig config;
-  DataSize size;
-  std::unique_ptr<ImageDataset> data;
+  std::shared_ptr<const Task> task;
   std::shared_ptr<Backend> backend;
   Prediction prediction;
   std::unique_ptr<Trainer> trainer;

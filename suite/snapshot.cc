@@ -54,7 +54,7 @@ void write_snapshot(const std::string& path, const TrainingState& state, Trainer
                       {"clean_minibatches", scale.clean_minibatches},
                       {"epoch_loss", state.epoch_totals.loss},
                       {"epoch_correct", state.epoch_totals.correct},
-                      {"epoch_samples", state.epoch_totals.samples},
+                      {"epoch_samples", state.epoch_totals.terms},
                       {"curve", state.curve},
                       {"threads", state.threads},
                       {"training_record", to_json(trainer.training_record)},
@@ -91,7 +91,7 @@ TrainingState read_snapshot(const std::string& path, Trainer& trainer) {
     state.epoch_totals.loss =
         loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
     progress.at("epoch_correct").get_to(state.epoch_totals.correct);
-    progress.at("epoch_samples").get_to(state.epoch_totals.samples);
+    progress.at("epoch_samples").get_to(state.epoch_totals.terms);
     state.curve = progress.at("curve").get<json::array_t>();
     progress.at("threads").get_to(state.threads);
     trainer.training_record = record_from(progress.at("training_record"));

@@ -1,46 +1,24 @@
 #include "suite/trainer.h"
 
-#include <algorithm>
-
-#include "models/layers.h"
-#include "suite/models.h"
 #include "suite/recipe.h"
 #include "techniques/registry.h"
 
 namespace memfloor {
-namespace {
 
-// Of CIFAR-10's training pixels, on [0, 1], as the DSR reference code states them.
-constexpr std::array<float, 3> kMean{125.3f / 255, 123.0f / 255, 113.9f / 255};
-constexpr std::array<float, 3> kDeviation{63.0f / 255, 62.1f / 255, 66.7f / 255};
-
-}  // namespace
-
-WideResNetConfig network_of(const RunSpec& spec, const ImageFormat& format) {
-  WideResNetConfig config = make_model_config(spec.model);
-  config.norm = make_norm(spec.norm);
-  config.image_height = format.height, config.image_width = format.width;
-  config.image_channels = format.channels, config.classes = format.classes;
-  return config;
-}
-
-Trainer::Trainer(const RunSpec& spec, const WideResNetConfig& config, const ImageDataset* data,
-                 Backend& backend, std::unique_ptr<MemorySource> memory, bool log_events)
+Trainer::Trainer(const RunSpec& spec, const Task& task, Backend& backend,
+                 std::unique_ptr<MemorySource> memory, bool log_events)
     : spec_(spec),
-      data_(data),
-      format_{config.image_height, config.image_width, config.image_channels, config.classes},
+      task_(task),
       backend_(backend),
       precision_(make_precision(spec.precision, spec.rounding)),
       scaler_(make_loss_scaler(precision_, spec.loss_scale, spec.loss_scale_window)),
-      batch_plan_(make_batch_plan(spec.batch_size, spec.microbatch)),
-      optimizer_(std::make_unique<Sgd>(Recipe::kMomentum, Recipe::kWeightDecay, true)),
+      batch_plan_(make_batch_plan(task.part_limit())),
+      optimizer_(find_recipe(spec).optimizer()),
       ledger_(std::move(memory)),
-      // Without data nothing trains, and no schedule matters.
-      parameters_(make_parameter_store(
-          {spec.sparsity, spec.sparse_method, spec.sparse_index,
-           length_of(spec, data ? data->size(Split::train) : spec.batch_size).updates})),
-      model_(config, *parameters_, running_),
-      retention_(make_retention_plan(spec.checkpoint, model_.chain())) {
+      parameters_(make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index,
+                                        updates_of(spec, task.minibatches_per_epoch())})),
+      network_(task.make_network(*parameters_, running_, precision_)),
+      retention_(make_retention_plan(spec.checkpoint, network_->chain())) {
   if (log_events) ledger_.start_log();
   ledger_.set_budget(spec.memory_budget);
   parameters_->allocate(ledger_, backend_.tensor_ops(), precision_, optimizer_->states());
@@ -54,28 +32,8 @@ void Trainer::initialize() {
 }
 
 Context Trainer::context(Tape* tape, Pass pass) {
-  return Context{backend_,    ledger_, *parameters_, running_, precision_,
-                 *retention_, tape,    pass,         {},       {}};
-}
-
-// Bytes and labels come from the loader, the network's input from the bytes, which then go.
-Trainer::Staged Trainer::stage(Context& context, const PartRequest& request) {
-  Staged staged;
-  TensorOps& ops = backend_.tensor_ops();
-  const Shape shape{request.count, format_.height, format_.width, format_.channels};
-  staged.labels = ledger_.allocate(request.count * 4, Category::input, "labels");
-  const Block bytes = ledger_.allocate(shape.elements(), Category::input, "image bytes");
-  // Labels lie beside the bytes on their way: one walk over the samples fills both.
-  ops.upload(staged.labels.data(), staged.labels.bytes(), [&](void* labels) {
-    ops.upload(bytes.data(), bytes.bytes(), [&](void* images) {
-      load_part(*data_, request, static_cast<std::uint8_t*>(images),
-                static_cast<std::int32_t*>(labels));
-    });
-  });
-  staged.images = context.make_value(shape, precision_.activation, "images", false);
-  ops.images_to_tensor(static_cast<const std::uint8_t*>(bytes.data()), shape.elements() / 3, kMean,
-                       kDeviation, precision_.activation, staged.images->data.raw());
-  return staged;
+  return Context{backend_, ledger_, *parameters_, running_, precision_, *retention_,
+                 tape,     pass,    {},           {},       {}};
 }
 
 Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
@@ -92,7 +50,7 @@ void Trainer::move_pattern() {
 }
 
 Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
-  const Ledger::Phase phase(ledger_, concat("minibatch/", minibatch.samples), training_record);
+  const Ledger::Phase phase(ledger_, task_.shape_name(minibatch), training_record);
   parameters_->begin_minibatch();
   running_.begin_minibatch();
   backend_.tensor_ops().zero(sums_.data(), sizeof(LossSums));
@@ -106,17 +64,16 @@ Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
   request.shuffle = spec_.order == "shuffled";
   request.augment = spec_.augment;
   const float loss_scale = scaler_->scale();
-  const float gradient_scale = loss_scale / static_cast<float>(minibatch.samples);
+  const std::int64_t terms = task_.loss_terms(minibatch);
+  const float gradient_scale = loss_scale / static_cast<float>(terms);
 
-  for (const Part& part : batch_plan_->parts(minibatch.samples)) {
+  for (const Part& part : batch_plan_->parts(task_.sample_sizes(minibatch))) {
     Tape tape;
     Context ctx = context(&tape, Pass::first);
+    ctx.place = {request.seed, minibatch.number, part.first};
     request.first = part.first, request.count = part.count;
-    Staged staged = stage(ctx, request);
-    Value logits = model_.forward(ctx, std::move(staged.images));
-    softmax_cross_entropy(ctx, std::move(logits),
-                          static_cast<const std::int32_t*>(staged.labels.data()),
-                          static_cast<LossSums*>(sums_.data()), gradient_scale);
+    const std::vector<Block> staged =
+        network_->run(ctx, request, static_cast<LossSums*>(sums_.data()), gradient_scale);
     tape.backward(ctx);
     work.forward += ctx.work.forward;
     work.backward += ctx.work.backward;
@@ -124,7 +81,7 @@ Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
     work.recomputed_bytes += ctx.work.recomputed_bytes;
   }
 
-  Totals totals = read_sums(minibatch.samples);
+  Totals totals = read_sums(terms);
   totals.updated = scaler_->accept(!scaler_->checks() || parameters_->gradients_finite());
   if (totals.updated) {
     parameters_->update(*optimizer_, {learning_rate, loss_scale, request.seed, updates_});
@@ -134,69 +91,47 @@ Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
   return totals;
 }
 
-std::int64_t Trainer::evaluation_part() const {
-  return batch_plan_->parts(spec_.batch_size).front().count;
-}
-
-Totals Trainer::evaluate(std::int64_t first, std::int64_t count) {
-  const Ledger::Phase phase(ledger_, concat("evaluation/", count), evaluation_record);
+Totals Trainer::evaluate(const Part& part) {
+  const Ledger::Phase phase(ledger_, task_.shape_name(part), evaluation_record);
   backend_.tensor_ops().zero(sums_.data(), sizeof(LossSums));
   Context ctx = context(nullptr, Pass::evaluation);
   PartRequest request;
   request.split = Split::test;
-  request.minibatch_start = first, request.count = count;
+  request.first = part.first, request.count = part.count;
   request.shuffle = request.augment = false;
-  Staged staged = stage(ctx, request);
-  Value logits = model_.forward(ctx, std::move(staged.images));
-  softmax_cross_entropy(ctx, std::move(logits),
-                        static_cast<const std::int32_t*>(staged.labels.data()),
-                        static_cast<LossSums*>(sums_.data()), 0);
+  network_->run(ctx, request, static_cast<LossSums*>(sums_.data()), 0);
   work = ctx.work;
-  return read_sums(count);
+  return read_sums(task_.loss_terms(part));
 }
 
-void Trainer::recalibrate(std::int64_t first, std::int64_t count) {
-  const Ledger::Phase phase(ledger_, concat("recalibration/", count), evaluation_record);
-  running_.begin_recalibration_part(first / evaluation_part());
+void Trainer::recalibrate(std::int64_t index, const Part& part) {
+  const Ledger::Phase phase(ledger_, concat("recalibration/", part.count), evaluation_record);
+  running_.begin_recalibration_part(index);
   Context ctx = context(nullptr, Pass::first);
   PartRequest request;
-  request.minibatch_start = first, request.count = count;
+  request.first = part.first, request.count = part.count;
   request.shuffle = request.augment = false;
-  Staged staged = stage(ctx, request);
-  model_.forward(ctx, std::move(staged.images));
+  network_->run(ctx, request, nullptr, 0);
 }
 
-Totals Trainer::forward_backward(const float* images, const std::int32_t* labels,
-                                 std::int64_t count, float* logits) {
-  const Ledger::Phase phase(ledger_, concat("test/", count), training_record);
-  TensorOps& ops = backend_.tensor_ops();
+Totals Trainer::forward_backward(std::int64_t terms,
+                                 const std::function<void(Context&, LossSums*)>& forward) {
+  const Ledger::Phase phase(ledger_, concat("test/", terms), training_record);
   parameters_->begin_minibatch();
   running_.begin_minibatch();
-  ops.zero(sums_.data(), sizeof(LossSums));
+  backend_.tensor_ops().zero(sums_.data(), sizeof(LossSums));
   Tape tape;
   Context ctx = context(&tape, Pass::first);
-  const Shape shape{count, format_.height, format_.width, format_.channels};
-  const Value input = ctx.make_value(shape, precision_.activation, "images", false);
-  ops.upload(input->data.raw(), input->data.bytes(), [&](void* to) {
-    with_dtype(precision_.activation, [&](auto element) {
-      using T = decltype(element);
-      std::transform(images, images + shape.elements(), static_cast<T*>(to),
-                     [](float x) { return T(x); });
-    });
-  });
-  Value output = model_.forward(ctx, input);
-  ops.download(logits, output->data.raw(), output->data.bytes());
-  softmax_cross_entropy(ctx, std::move(output), labels, static_cast<LossSums*>(sums_.data()),
-                        1 / static_cast<float>(count));
+  forward(ctx, static_cast<LossSums*>(sums_.data()));
   tape.backward(ctx);
   running_.commit();
-  return read_sums(count);
+  return read_sums(terms);
 }
 
-Totals Trainer::read_sums(std::int64_t samples) {
+Totals Trainer::read_sums(std::int64_t terms) {
   LossSums sums;
   backend_.tensor_ops().download(&sums, sums_.data(), sizeof sums);
-  return {sums.loss, sums.correct, samples, true};
+  return {sums.loss, sums.correct, terms, true};
 }
 
 }  // namespace memfloor

@@ -2,44 +2,24 @@
 // holds: ledger, parameters, policies, model. It knows no technique, no file and no clock.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/memory_source.h"
-#include "data_loaders/image_dataset.h"
 #include "engine/batch_plan.h"
 #include "engine/context.h"
-#include "models/wide_resnet.h"
 #include "suite/run_spec.h"
+#include "suite/task.h"
 
 namespace memfloor {
 
-/// Sums over samples.
-struct Totals {
-  double loss = 0;
-  std::int64_t correct = 0, samples = 0;
-  bool updated = true;  // by train(): false where an overflow forbade it and nothing has changed
-
-  void add(const Totals& other) {
-    loss += other.loss, correct += other.correct, samples += other.samples;
-  }
-  double mean_loss() const { return loss / static_cast<double>(samples); }
-  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
-};
-
-/// Which minibatch: where it lies in which epoch's order, and its number over the whole run.
-struct Minibatch {
-  std::int64_t number = 0;
-  std::int64_t epoch = 0;
-  std::int64_t start = 0, samples = 0;
-};
-
 class Trainer {
  public:
-  /// `spec` is validated. `data` may be null where `backend` computes nothing.
-  Trainer(const RunSpec& spec, const WideResNetConfig& config, const ImageDataset* data,
-          Backend& backend, std::unique_ptr<MemorySource> memory, bool log_events = false);
+  /// `spec` is validated. The task and the backend must live as long as the trainer.
+  Trainer(const RunSpec& spec, const Task& task, Backend& backend,
+          std::unique_ptr<MemorySource> memory, bool log_events = false);
 
   /// Weights from the spec's seed, state zero, running statistics at their start.
   void initialize();
@@ -52,22 +32,22 @@ class Trainer {
   /// Moves the pattern of non-zeros now, in a phase of its own. Does nothing where the spec has
   /// none that ever moves.
   void move_pattern();
-  /// Test samples [first, first + count), count at most evaluation_part().
-  Totals evaluate(std::int64_t first, std::int64_t count);
+  /// One of the task's evaluation parts.
+  Totals evaluate(const Part& part);
   /// Re-estimates the batch-norm statistics that evaluation uses, until the next train(), with the
   /// current weights: their plain average over parts of training samples, in the data set's order,
-  /// not augmented. Called for [0, part), [part, 2 part), ..., part being evaluation_part(); the
-  /// last may be smaller. Training's own running statistics stay as they are.
-  void recalibrate(std::int64_t first, std::int64_t count);
-  /// Samples of one evaluation part: the largest part of a minibatch.
-  std::int64_t evaluation_part() const;
+  /// not augmented. Called for every one of the task's recalibration parts, in order; `index`
+  /// counts them. Training's own running statistics stay as they are.
+  void recalibrate(std::int64_t index, const Part& part);
 
-  /// Logits (count, classes) and loss of given images, in training mode without an update,
-  /// gradients left in the store; for tests. `images`: (count, h, w, c) f32.
-  Totals forward_backward(const float* images, const std::int32_t* labels, std::int64_t count,
-                          float* logits);
+  /// Runs `forward` as one part of a minibatch, then its backward pass; gradients are left in the
+  /// store and running statistics committed, nothing is updated; for tests.
+  Totals forward_backward(std::int64_t terms,
+                          const std::function<void(Context&, LossSums*)>& forward);
 
-  const Chain& chain() const { return model_.chain(); }
+  const Chain& chain() const { return network_->chain(); }
+  const Network& network() const { return *network_; }
+  const Task& task() const { return task_; }
   /// Instead of the spec's checkpointing plan.
   void use_plan(std::unique_ptr<RetentionPlan> plan) { retention_ = std::move(plan); }
 
@@ -85,18 +65,12 @@ class Trainer {
   MultiplyAdds work;
 
  private:
-  struct Staged {
-    Block labels;
-    Value images;
-  };
   Totals update(const Minibatch& minibatch, float learning_rate);
   Context context(Tape* tape, Pass pass);
-  Staged stage(Context& context, const PartRequest& request);
-  Totals read_sums(std::int64_t samples);
+  Totals read_sums(std::int64_t terms);
 
   RunSpec spec_;
-  const ImageDataset* data_;
-  ImageFormat format_;
+  const Task& task_;
   Backend& backend_;
   PrecisionPolicy precision_;
   std::unique_ptr<LossScaler> scaler_;
@@ -105,13 +79,10 @@ class Trainer {
   Ledger ledger_;
   std::unique_ptr<ParameterStore> parameters_;
   RunningStatistics running_;
-  WideResNet model_;
+  std::unique_ptr<Network> network_;
   std::unique_ptr<RetentionPlan> retention_;
   Block sums_;  // LossSums
   std::int64_t updates_ = 0;
 };
-
-/// The network of `spec`, for images of `format`.
-WideResNetConfig network_of(const RunSpec& spec, const ImageFormat& format = {});
 
 }  // namespace memfloor

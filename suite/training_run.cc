@@ -39,11 +39,11 @@ class InterruptGuard {
   }, old_term_{};
 };
 
-// Durations of the latest updates; a fixed small buffer, so that a long run's bookkeeping does not
+// A figure of the latest updates; a fixed small buffer, so that a long run's bookkeeping does not
 // grow.
-class StepTimes {
+class Recent {
  public:
-  void add(double seconds) { recent_[count_++ % kKept] = seconds; }
+  void add(double value) { recent_[count_++ % kKept] = value; }
   double median() const {
     std::vector<double> sorted(recent_, recent_ + std::min(count_, kKept));
     if (sorted.empty()) return 0;
@@ -104,36 +104,28 @@ std::string fixed(double value, int digits) {
 }  // namespace
 
 void recalibrate_all(Trainer& trainer) {
-  const std::int64_t samples = trainer.spec().bn_recalibrate, part = trainer.evaluation_part();
-  for (std::int64_t first = 0; first < samples; first += part)
-    trainer.recalibrate(first, std::min(part, samples - first));
+  std::int64_t index = 0;
+  for (const Part& part : trainer.task().recalibration_parts()) trainer.recalibrate(index++, part);
 }
 
-Totals evaluate_all(Trainer& trainer, std::int64_t samples) {
+Totals evaluate_all(Trainer& trainer) {
   recalibrate_all(trainer);
   Totals totals;
-  const std::int64_t part = trainer.evaluation_part();
-  for (std::int64_t first = 0; first < samples; first += part)
-    totals.add(trainer.evaluate(first, std::min(part, samples - first)));
+  for (const Part& part : trainer.task().evaluation_parts()) totals.add(trainer.evaluate(part));
   return totals;
 }
 
 TrainingRun::TrainingRun(Session& session, TrainingOptions options)
-    : session_(session), options_(std::move(options)), recipe_(find_recipe(session.spec.recipe)) {
-  const RunLength length = length_of(session.spec, session.size.train);
-  updates_per_epoch_ = length.updates_per_epoch;
-  total_updates_ = length.updates;
-}
+    : session_(session),
+      options_(std::move(options)),
+      recipe_(find_recipe(session.spec)),
+      updates_per_epoch_(session.task->minibatches_per_epoch()),
+      total_updates_(updates_of(session.spec, updates_per_epoch_)) {}
 
 bool TrainingRun::done(const TrainingState& state) const {
+  const std::int64_t epochs = session_.spec.epochs;
   return state.updates >= total_updates_ ||
-         state.minibatches() >= session_.spec.epochs * updates_per_epoch_;
-}
-
-Minibatch TrainingRun::minibatch(std::int64_t number) const {
-  const std::int64_t batch = session_.spec.batch_size;
-  const std::int64_t start = number % updates_per_epoch_ * batch;
-  return {number, number / updates_per_epoch_, start, std::min(batch, session_.size.train - start)};
+         (epochs > 0 && state.minibatches() >= epochs * updates_per_epoch_);
 }
 
 float TrainingRun::learning_rate(std::int64_t update) const {
@@ -143,6 +135,7 @@ float TrainingRun::learning_rate(std::int64_t update) const {
 
 TrainingOutcome TrainingRun::run() {
   Trainer& trainer = *session_.trainer;
+  const Task& task = *session_.task;
   TrainingOutcome outcome;
   TrainingState& state = outcome.state;
   const bool may_snapshot = !options_.snapshot_path.empty();
@@ -163,10 +156,10 @@ TrainingOutcome TrainingRun::run() {
   LossLog loss_log(options_.loss_log, state.minibatches());
   // Of an epoch of which every minibatch was skipped there is none.
   const auto loss_text = [&](int digits) {
-    return state.epoch_totals.samples > 0 ? fixed(state.epoch_totals.mean_loss(), digits) : "none";
+    return state.epoch_totals.terms > 0 ? fixed(state.epoch_totals.mean_loss(), digits) : "none";
   };
   const InterruptGuard guard;
-  StepTimes times;
+  Recent seconds, rates;
   const auto snapshot = [&] {
     try {
       write_snapshot(options_.snapshot_path, state, trainer);
@@ -176,11 +169,14 @@ TrainingOutcome TrainingRun::run() {
   };
 
   while (!done(state)) {
-    const Minibatch batch = minibatch(state.minibatches());
+    const Minibatch batch = task.minibatch(state.minibatches());
     const float rate = learning_rate(state.updates);
     const auto start = std::chrono::steady_clock::now();
     const Totals totals = trainer.train(batch, rate);
-    times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    const double step =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds.add(step);
+    rates.add(static_cast<double>(totals.terms) / step);
     loss_log.add(state.updates + 1, totals, rate);
     if (totals.updated) {
       ++state.updates;
@@ -192,21 +188,18 @@ TrainingOutcome TrainingRun::run() {
                  ": its gradients overflow FP16, so it changes nothing; the loss scale is now ",
                  trainer.loss_scaler().scale()));
     }
-    progress.show(state.updates,
-                  concat("epoch ", batch.epoch + 1, "  loss ", loss_text(3), "  ",
-                         fixed(static_cast<double>(session_.spec.batch_size) / times.median(), 0),
-                         " images/s "));
+    progress.show(state.updates, concat("epoch ", batch.epoch + 1, "  loss ", loss_text(3), "  ",
+                                        fixed(rates.median(), 0), " ", task.unit(), "/s "));
 
     if (state.minibatches() % updates_per_epoch_ == 0 || done(state)) {
-      const Totals test = evaluate_all(trainer, session_.size.test);
-      state.curve.push_back({{"epoch", batch.epoch + 1},
-                             {"train_loss", state.epoch_totals.mean_loss()},
-                             {"test_accuracy", test.accuracy()},
-                             {"test_loss", test.mean_loss()},
-                             {"learning_rate", rate}});
-      progress.say(concat("epoch ", batch.epoch + 1, ": train loss ", loss_text(4),
-                          ", test accuracy ", fixed(100 * test.accuracy(), 2), " %, test loss ",
-                          fixed(test.mean_loss(), 4)));
+      const Totals test = evaluate_all(trainer);
+      nlohmann::json entry = task.quality(test);
+      entry.update({{"epoch", batch.epoch + 1},
+                    {"train_loss", state.epoch_totals.mean_loss()},
+                    {"learning_rate", rate}});
+      state.curve.push_back(entry);
+      progress.say(concat("epoch ", batch.epoch + 1, ": train loss ", loss_text(4), ", ",
+                          task.quality_text(entry)));
       state.epoch_totals = {};
     }
     outcome.interrupted = interrupted != 0;
@@ -215,10 +208,8 @@ TrainingOutcome TrainingRun::run() {
     if (may_snapshot && (due || outcome.interrupted)) snapshot();
     if (outcome.interrupted) break;
   }
-  outcome.step_seconds_median = times.median();
-  if (outcome.step_seconds_median > 0)
-    outcome.images_per_second =
-        static_cast<double>(session_.spec.batch_size) / outcome.step_seconds_median;
+  outcome.step_seconds_median = seconds.median();
+  outcome.terms_per_second = rates.median();
   return outcome;
 }
 

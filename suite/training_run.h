@@ -21,7 +21,7 @@ struct TrainingOptions {
 struct TrainingOutcome {
   TrainingState state;
   bool interrupted = false;  // by SIGINT or SIGTERM; the snapshot, if any, is written
-  double step_seconds_median = 0, images_per_second = 0;
+  double step_seconds_median = 0, terms_per_second = 0;  // medians over steps
 };
 
 class TrainingRun {
@@ -34,7 +34,6 @@ class TrainingRun {
  private:
   // After its epochs or its updates, whichever come first: skipped minibatches count in epochs.
   bool done(const TrainingState& state) const;
-  Minibatch minibatch(std::int64_t number) const;
   float learning_rate(std::int64_t update) const;
 
   Session& session_;
@@ -46,7 +45,7 @@ class TrainingRun {
 /// Re-estimates the batch-norm statistics for evaluation, as the spec's bn_recalibrate says.
 void recalibrate_all(Trainer& trainer);
 
-/// recalibrate_all(), then the current weights on `samples` test samples.
-Totals evaluate_all(Trainer& trainer, std::int64_t samples);
+/// recalibrate_all(), then the current weights on the whole evaluation set.
+Totals evaluate_all(Trainer& trainer);
 
 }  // namespace memfloor

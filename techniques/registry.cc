@@ -132,9 +132,9 @@ std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision, d
   return std::make_unique<LossScaler>();
 }
 
-std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t microbatch) {
-  if (microbatch == batch_size) return std::make_unique<WholeBatch>();
-  return std::make_unique<FixedParts>(microbatch);
+std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t part_limit) {
+  if (part_limit == 0) return std::make_unique<WholeBatch>();
+  return std::make_unique<FixedParts>(part_limit);
 }
 
 std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint,

@@ -28,7 +28,8 @@ PrecisionPolicy make_precision(const std::string& name, const std::string& round
 /// the scale after `window` minibatches without an overflow; other modes have none.
 std::unique_ptr<LossScaler> make_loss_scaler(const PrecisionPolicy& precision, double initial_scale,
                                              std::int64_t window);
-std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t batch_size, std::int64_t microbatch);
+/// See FixedParts; 0: a minibatch is one part.
+std::unique_ptr<BatchPlan> make_batch_plan(std::int64_t part_limit);
 /// "none", a plan in the form of segment_tree.h, or rules from the top of its tree down, as in
 /// "segments:4/blocks/normalization"; for `chain`.
 std::unique_ptr<RetentionPlan> make_retention_plan(const std::string& checkpoint,

@@ -26,8 +26,8 @@ RunSpec plain_spec(std::int64_t samples, std::int64_t batch, std::int64_t microb
 Session trained(const RunSpec& spec, int updates = 4, bool on_heap = false) {
   Session session = small_session(spec, kTrain, kTest);
   if (on_heap) {
-    session.trainer = std::make_unique<Trainer>(session.spec, session.config, session.data.get(),
-                                                *session.backend, heap_memory());
+    session.trainer =
+        std::make_unique<Trainer>(session.spec, *session.task, *session.backend, heap_memory());
     session.trainer->initialize();
   }
   for (int update = 0; update < updates; ++update)
@@ -81,8 +81,8 @@ TEST(BnRecalibration, IsThePlainAverageOverParts) {
 TEST(BnRecalibration, TrainingDoesNotSeeIt) {
   Session with = trained(plain_spec(30, 20, 7)), without = trained(plain_spec(0, 20, 7));
   ASSERT_TRUE(state_bytes(*with.trainer) == state_bytes(*without.trainer));
-  const double recalibrated = evaluate_all(*with.trainer, kTest).loss;
-  const double running = evaluate_all(*without.trainer, kTest).loss;
+  const double recalibrated = evaluate_all(*with.trainer).loss;
+  const double running = evaluate_all(*without.trainer).loss;
   EXPECT_NE(recalibrated, running);
   EXPECT_TRUE(state_bytes(*with.trainer) == state_bytes(*without.trainer));
   for (Session* session : {&with, &without}) session->trainer->train({4, 0, 0, 20}, 0.05f);
@@ -96,7 +96,7 @@ TEST(BnRecalibration, IsMeasuredAsPredictedAndCounted) {
     RunSpec spec = plain_spec(33, 20, 7);
     spec.precision = precision;
     Session session = trained(spec);
-    evaluate_all(*session.trainer, kTest);
+    evaluate_all(*session.trainer);
     EXPECT_EQ(session.trainer->training_record, session.prediction.training);
     EXPECT_EQ(session.trainer->evaluation_record, session.prediction.evaluation);
     // It needs what evaluation does not: batch statistics.
@@ -125,9 +125,9 @@ TEST(BnRecalibration, ImprovesEvaluationAfterTinyParts) {
   for (int update = 0; update < 21; ++update) {
     session.trainer->train({update, update / 10, update % 10 * 8, 8}, 0.1f);
     if (update < 11 || update % 3 != 2) continue;
-    for (std::int64_t first = 0; first < kTested; first += kPart)
-      without += session.trainer->evaluate(first, kPart).loss;
-    with += evaluate_all(*session.trainer, kTested).loss;
+    for (const Part& part : session.task->evaluation_parts())
+      without += session.trainer->evaluate(part).loss;
+    with += evaluate_all(*session.trainer).loss;
   }
   EXPECT_LT(with, 0.97 * without);
 }

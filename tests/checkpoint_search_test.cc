@@ -20,15 +20,11 @@ constexpr std::int64_t kPart = 7;
 struct Searched {
   explicit Searched(const char* precision)
       : spec(validated(small_spec(precision, 1))),
-        config(network_of(spec, {16, 16, 3, 10})),
+        task(spec, {16, 16, 3, 10}, kData, nullptr),
         backend(make_cpu_backend(1)),
-        search(profile_chain(spec, config, kPart, backend)),
+        search(profile_chain(spec, task, backend)),
         null(make_null_backend(backend)),
-        trainer(one_part(spec), config, nullptr, *null, no_memory()) {}
-  static RunSpec one_part(RunSpec spec) {
-    spec.batch_size = spec.microbatch = kPart;
-    return spec;
-  }
+        trainer(spec, task, *null, no_memory()) {}
 
   // Peak and cost of recomputation as a prediction of one part has them.
   std::pair<std::int64_t, std::int64_t> predicted(const SegmentTree& tree) {
@@ -40,7 +36,7 @@ struct Searched {
   }
 
   RunSpec spec;
-  WideResNetConfig config;
+  ImageTask task;
   std::shared_ptr<Backend> backend;
   CheckpointSearch search;
   std::unique_ptr<Backend> null;
@@ -118,14 +114,14 @@ TEST_P(Search, BudgetIsKeptAndTheSmallestPeakIsTold) {
   const auto found = [&](std::int64_t budget) {
     RunSpec spec = searched.spec;
     spec.checkpoint = concat("budget:", budget);
-    return with_checkpoint_found(spec, searched.config, kData, searched.backend);
+    return with_checkpoint_found(spec, searched.task, searched.backend);
   };
   const auto peak = [&](const RunSpec& spec) {
-    return predict(spec, searched.config, kData, searched.backend).training.peak_total;
+    return predict(spec, searched.task, searched.backend).training.peak_total;
   };
   const std::int64_t most = peak(searched.spec);
   // Where keeping everything fits, nothing is recomputed (a segment of the stem alone is for free).
-  const MultiplyAdds work = predict(found(most), searched.config, kData, searched.backend).work;
+  const MultiplyAdds work = predict(found(most), searched.task, searched.backend).work;
   EXPECT_EQ(work.recompute, 0);
   EXPECT_EQ(work.recomputed_bytes, 0);
   EXPECT_LT(peak(found(most - 1)), most);

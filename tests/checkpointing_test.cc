@@ -56,7 +56,7 @@ void expect_as_kept_all(const std::string& plan, const char* precision, int thre
   SCOPED_TRACE(concat(plan, ", ", precision, ", ", threads, " threads"));
   Session session = checkpointed(plan, precision, threads);
   EXPECT_TRUE(trained(session, updates) == kept_all(precision, updates));
-  session.trainer->evaluate(0, session.trainer->evaluation_part());
+  session.trainer->evaluate(session.task->evaluation_parts().front());
   EXPECT_EQ(prediction_difference(session.prediction, *session.trainer), "");
 }
 

@@ -23,7 +23,7 @@ double final_loss(RunSpec spec) {
     if (update >= kUpdates - kLast) sum += totals.mean_loss() / kLast;
   }
   session.trainer->move_pattern();
-  session.trainer->evaluate(0, session.trainer->evaluation_part());
+  session.trainer->evaluate(session.task->evaluation_parts().front());
   EXPECT_EQ(prediction_difference(session.prediction, *session.trainer), "");
   return sum;
 }

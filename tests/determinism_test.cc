@@ -48,7 +48,7 @@ TEST_P(DeterminismOfWrn28_2, WithOtherThreads) {
 // Interrupts the process, as ^C does, when image `reads` is read.
 class InterruptingImages final : public ImageDataset {
  public:
-  InterruptingImages(std::unique_ptr<ImageDataset> images, int reads)
+  InterruptingImages(std::shared_ptr<const ImageDataset> images, int reads)
       : images_(std::move(images)), left_(reads) {}
   ImageFormat format() const override { return images_->format(); }
   std::int64_t size(Split split) const override { return images_->size(split); }
@@ -60,7 +60,7 @@ class InterruptingImages final : public ImageDataset {
   nlohmann::json provenance() const override { return images_->provenance(); }
 
  private:
-  std::unique_ptr<ImageDataset> images_;
+  std::shared_ptr<const ImageDataset> images_;
   mutable std::atomic<int> left_;
 };
 
@@ -84,8 +84,10 @@ TEST_P(Determinism, InterruptedAndResumed) {
 
   // While image 45 is read: in the ragged minibatch that ends the first epoch.
   Session first = small_session(spec, 50, 17);
-  const InterruptingImages interrupting(std::move(first.data), 45);
-  first.trainer = std::make_unique<Trainer>(first.spec, first.config, &interrupting, *first.backend,
+  const auto& task = dynamic_cast<const ImageTask&>(*first.task);
+  first.task = std::make_shared<ImageTask>(first.spec, task.data()->format(), task.size(),
+                                           std::make_shared<InterruptingImages>(task.data(), 45));
+  first.trainer = std::make_unique<Trainer>(first.spec, *first.task, *first.backend,
                                             arena_memory(first.prediction.layout));
   first.trainer->initialize();
   const TrainingOutcome half = run(first, resumed);

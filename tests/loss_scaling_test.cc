@@ -122,9 +122,10 @@ TEST_P(Overflow, InOnePartOfSeveral) {
   const float scale = largest_scale(*calm.trainer);
 
   Session session = small_session(spec_of(GetParam(), scale), 100, 20);
-  const GreyPart images(*session.data, 7, 14);
-  Trainer trainer(session.spec, session.config, &images, *session.backend,
-                  arena_memory(session.prediction.layout));
+  const auto& task = dynamic_cast<const ImageTask&>(*session.task);
+  const ImageTask grey(session.spec, task.data()->format(), task.size(),
+                       std::make_shared<GreyPart>(*task.data(), 7, 14));
+  Trainer trainer(session.spec, grey, *session.backend, arena_memory(session.prediction.layout));
   trainer.initialize();
   const std::string before = state_bytes(trainer);
   EXPECT_FALSE(trainer.train(kFirst, 0.05f).updated);

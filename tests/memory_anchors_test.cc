@@ -87,9 +87,8 @@ TEST_P(Measured, AsPredicted) {
   spec.batch_size = 20, spec.microbatch = c.microbatch;
   Session session = open_session(spec);
   session.trainer->train({0, 0, 0, 20}, 0.1f);
-  const std::int64_t part = session.trainer->evaluation_part();
-  session.trainer->evaluate(0, part);
-  if (const std::int64_t rest = session.size.test % part) session.trainer->evaluate(0, rest);
+  for (const Part& part : every_shape(*session.task, session.task->evaluation_parts()))
+    session.trainer->evaluate(part);
   expect_measured_as_predicted(session);
   for (const MemoryRecord* record :
        {&session.trainer->training_record, &session.trainer->evaluation_record}) {
@@ -149,7 +148,7 @@ TEST(MemoryAnchors, BudgetOfThePeakSufficesAndOneByteLessDoesNot) {
   spec.memory_budget = std::max(prediction.training.peak_total, prediction.evaluation.peak_total);
   Session session = small_session(spec, 40, 20);
   session.trainer->train({0, 0, 0, 20}, 0.1f);
-  session.trainer->evaluate(0, session.trainer->evaluation_part());
+  session.trainer->evaluate(session.task->evaluation_parts().front());
   EXPECT_EQ(session.trainer->training_record, prediction.training);
   EXPECT_EQ(session.trainer->evaluation_record, prediction.evaluation);
 

@@ -17,10 +17,10 @@ namespace {
 TEST(BatchPlan, PartsCoverEveryMinibatchInOrder) {
   for (std::int64_t batch = 1; batch <= 24; ++batch)
     for (std::int64_t microbatch = 1; microbatch <= batch; ++microbatch) {
-      const std::unique_ptr<BatchPlan> plan = make_batch_plan(batch, microbatch);
+      const std::unique_ptr<BatchPlan> plan = make_batch_plan(microbatch);
       for (std::int64_t samples = 1; samples <= batch; ++samples) {  // an epoch's last is smaller
         std::int64_t next = 0;
-        for (const Part& part : plan->parts(samples)) {
+        for (const Part& part : plan->parts(std::vector<std::int64_t>(samples, 1))) {
           EXPECT_EQ(part.first, next);
           next += part.count;
           EXPECT_TRUE(part.count == microbatch || (next == samples && part.count < microbatch));
@@ -29,6 +29,32 @@ TEST(BatchPlan, PartsCoverEveryMinibatchInOrder) {
         EXPECT_EQ(next, samples);
       }
     }
+}
+
+// A part's longest sample times its samples stays within the limit, where it is not a single one,
+// and no part could have taken the first sample of the next.
+TEST(BatchPlan, PartsOfUnequalSamplesStayWithinTheLimit) {
+  const Philox random(1, Purpose::synthetic_data);
+  for (std::uint32_t round = 0; round < 200; ++round) {
+    std::vector<std::int64_t> sizes;
+    for (std::uint32_t i = 0; i < 1 + round % 40; ++i)
+      sizes.push_back(1 + uniform_below(random({round, i, 0, 0})[0], 30));
+    const std::int64_t limit = 1 + uniform_below(random({round, 0, 1, 0})[0], 100);
+    const auto cost = [&](std::int64_t first, std::int64_t count) {
+      return count * *std::max_element(sizes.begin() + first, sizes.begin() + first + count);
+    };
+    std::int64_t next = 0;
+    for (const Part& part : make_batch_plan(limit)->parts(sizes)) {
+      EXPECT_EQ(part.first, next);
+      EXPECT_TRUE(part.count == 1 || cost(part.first, part.count) <= limit);
+      next += part.count;
+      if (next < static_cast<std::int64_t>(sizes.size())) {
+        EXPECT_GT(cost(part.first, part.count + 1), limit);
+      }
+    }
+    EXPECT_EQ(next, static_cast<std::int64_t>(sizes.size()));
+    EXPECT_EQ(make_batch_plan(0)->parts(sizes).size(), 1u);
+  }
 }
 
 RunSpec group_norm_spec(const std::string& precision, std::int64_t batch, std::int64_t microbatch) {
@@ -44,15 +70,16 @@ TEST_P(GroupNormParts, LeaveASamplesLogitsAlone) {
   constexpr std::int64_t kSamples = 30, kImage = 16 * 16 * 3, kClasses = 10;
   const RunSpec spec = validated(group_norm_spec(GetParam(), kSamples, kSamples));
   const std::shared_ptr<Backend> on = make_cpu_backend(2);
-  Trainer trainer(spec, network_of(spec, {16, 16, 3, 10}), nullptr, *on, heap_memory());
+  const ImageTask task(spec, {16, 16, 3, 10}, DataSize{}, nullptr);
+  Trainer trainer(spec, task, *on, heap_memory());
   trainer.initialize();
   const Floats images = numbers(kSamples * kImage, 1, 2);
   const std::vector<std::int32_t> labels(kSamples, 3);
   const auto logits_in_parts_of = [&](std::int64_t size) {
     Floats logits(kSamples * kClasses);
     for (std::int64_t first = 0; first < kSamples; first += size)
-      trainer.forward_backward(images.data() + first * kImage, labels.data(),
-                               std::min(size, kSamples - first), logits.data() + first * kClasses);
+      forward_backward_images(trainer, images.data() + first * kImage, labels.data(),
+                              std::min(size, kSamples - first), logits.data() + first * kClasses);
     return logits;
   };
   const Floats whole = logits_in_parts_of(kSamples);

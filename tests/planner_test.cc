@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "suite/models.h"
 #include "suite/predictor.h"
 #include "suite/presets.h"
 
@@ -22,7 +23,7 @@ RunSpec small() {
 
 std::int64_t predicted_peak(const RunSpec& spec) {
   const Prediction prediction =
-      predict(validated(spec), network_of(spec), DataSize{}, make_cpu_backend(1));
+      predict(validated(spec), *make_task(validated(spec), DataUse::sizes), make_cpu_backend(1));
   return std::max(prediction.training.peak_total, prediction.evaluation.peak_total);
 }
 

@@ -163,9 +163,11 @@ ReferenceNet::ReferenceNet(const Dump& dump, const std::string& model, int image
   spec.model = model, spec.precision = precision;
   spec.threads = threads;
   spec = validated(spec);
-  config = network_of(spec, {image_pixels, image_pixels, 3, 10});
+  const ImageFormat format{image_pixels, image_pixels, 3, 10};
+  task = std::make_unique<ImageTask>(spec, format, DataSize{}, nullptr);
+  config = task->config();
   backend = make_cpu_backend(threads);
-  trainer = std::make_unique<Trainer>(spec, config, nullptr, *backend, heap_memory());
+  trainer = std::make_unique<Trainer>(spec, *task, *backend, heap_memory());
   trainer->initialize();
   load_start(dump, trainer->parameters(), trainer->running());
 }
@@ -174,15 +176,13 @@ Totals ReferenceNet::forward_backward(const std::vector<float>& images,
                                       const std::vector<std::int32_t>& labels) {
   const auto count = static_cast<std::int64_t>(labels.size());
   logits.resize(labels.size() * static_cast<std::size_t>(config.classes));
-  return trainer->forward_backward(channels_last(images, count, config.image_channels).data(),
-                                   labels.data(), count, logits.data());
+  return forward_backward_images(*trainer,
+                                 channels_last(images, count, config.image_channels).data(),
+                                 labels.data(), count, logits.data());
 }
 
 std::vector<float> ReferenceNet::evaluate(const std::vector<float>& images) {
-  // The trainer's own model is private; another one has the same handles into the same store.
-  const std::unique_ptr<ParameterStore> handles = make_parameter_store({});
-  RunningStatistics running;
-  const WideResNet model(config, *handles, running);
+  const WideResNet& model = dynamic_cast<const ImageNetwork&>(trainer->network()).model();
   const PrecisionPolicy precision = make_precision(trainer->spec().precision);
   const KeepAll retention;
   Context context{*backend,
@@ -204,18 +204,32 @@ std::vector<float> ReferenceNet::evaluate(const std::vector<float>& images) {
   return {from, from + output->data.elements()};
 }
 
+Totals forward_backward_images(Trainer& trainer, const float* images, const std::int32_t* labels,
+                               std::int64_t count, float* logits) {
+  const auto& task = dynamic_cast<const ImageTask&>(trainer.task());
+  const WideResNet& model = dynamic_cast<const ImageNetwork&>(trainer.network()).model();
+  const WideResNetConfig& c = task.config();
+  return trainer.forward_backward(count, [&](Context& ctx, LossSums* sums) {
+    const Shape shape{count, c.image_height, c.image_width, c.image_channels};
+    const Value input = ctx.make_value(shape, ctx.precision.activation, "images", false);
+    from_f32(images, ctx.precision.activation, input->data.raw(), shape.elements());
+    Value output = model.forward(ctx, input);
+    std::copy_n(output->data.data<float>(), output->data.elements(), logits);
+    softmax_cross_entropy(ctx, std::move(output), labels, sums, 1 / static_cast<float>(count));
+  });
+}
+
 Session small_session(const RunSpec& spec, std::int64_t train, std::int64_t test) {
   const ImageFormat format{16, 16, 3, 10};
   Session session;
   session.spec = validated(spec);
-  session.config = network_of(session.spec, format);
-  session.size = {train, test};
+  session.task = std::make_shared<ImageTask>(
+      session.spec, format, DataSize{train, test},
+      make_synthetic_images(static_cast<std::uint32_t>(spec.seed), format, train, test));
   session.backend = make_cpu_backend(static_cast<int>(session.spec.threads));
-  session.data = make_synthetic_images(static_cast<std::uint32_t>(spec.seed), format, train, test);
-  session.prediction = predict(session.spec, session.config, session.size, session.backend);
-  session.trainer =
-      std::make_unique<Trainer>(session.spec, session.config, session.data.get(), *session.backend,
-                                arena_memory(session.prediction.layout));
+  session.prediction = predict(session.spec, *session.task, session.backend);
+  session.trainer = std::make_unique<Trainer>(session.spec, *session.task, *session.backend,
+                                              arena_memory(session.prediction.layout));
   session.trainer->initialize();
   return session;
 }

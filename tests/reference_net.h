@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
+#include "suite/image_task.h"
 #include "suite/session.h"
 #include "tests/torch_reference.h"
 
@@ -71,11 +72,17 @@ struct ReferenceNet {
   /// Logits in evaluation mode.
   std::vector<float> evaluate(const std::vector<float>& images);
 
+  std::unique_ptr<ImageTask> task;
   WideResNetConfig config;
   std::shared_ptr<Backend> backend;
   std::unique_ptr<Trainer> trainer;
   std::vector<float> logits;  // of the last forward_backward
 };
+
+/// Logits (count, classes) and loss of given images (count, h, w, c), in training mode without an
+/// update; gradients stay in the store.
+Totals forward_backward_images(Trainer& trainer, const float* images, const std::int32_t* labels,
+                               std::int64_t count, float* logits);
 
 /// A session like open_session()'s, but with `train` and `test` synthetic images of 16 x 16 pixels.
 Session small_session(const RunSpec& spec, std::int64_t train, std::int64_t test);

@@ -61,7 +61,7 @@ TEST(SparseMemory, MeasuredAsPredicted) {
       const char* precision = *index == 'b' ? "bf16_mixed" : "fp32";
       Session session = small_session(sparse_spec(method, index, precision), 100, 20);
       train(session, 0, 2);
-      session.trainer->evaluate(0, session.trainer->evaluation_part());
+      session.trainer->evaluate(session.task->evaluation_parts().front());
       EXPECT_EQ(prediction_difference(session.prediction, *session.trainer), "")
           << method << ", " << index;
     }
