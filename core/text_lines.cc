@@ -28,8 +28,8 @@ std::vector<std::string> read_lines(const std::string& path, std::string_view ad
     const std::size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
     if (valid_prefix(line) != line.size())
-      throw InputError(concat("'", path, "' is not valid UTF-8 in line ", lines.size() + 1, ", byte ",
-                              valid_prefix(line) + 1, "; ", advice));
+      throw InputError(concat("'", path, "' is not valid UTF-8 in line ", lines.size() + 1,
+                              ", byte ", valid_prefix(line) + 1, "; ", advice));
     lines.emplace_back(line);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }

@@ -66,9 +66,11 @@ class SyntheticCorpus final : public TranslationCorpus {
   std::vector<std::string> references(Split split) const override {
     std::vector<std::string> lines(static_cast<std::size_t>(size(split)));
     for (std::size_t i = 0; i < lines.size(); ++i)
-      for (const std::int32_t token : sentence(split, Side::target, static_cast<std::int64_t>(i)))
-        if (token != kEnd)
-          lines[i] += (lines[i].empty() ? "" : " ") + word(Side::target, token);
+      for (const std::int32_t token : sentence(split, Side::target, static_cast<std::int64_t>(i))) {
+        if (token == kEnd) break;
+        if (!lines[i].empty()) lines[i] += ' ';
+        lines[i] += word(Side::target, token);
+      }
     return lines;
   }
 
@@ -97,9 +99,8 @@ class SyntheticCorpus final : public TranslationCorpus {
                       static_cast<std::uint32_t>(split), static_cast<std::uint32_t>(position)});
     };
     constexpr std::uint32_t kLengths = kMostWords - kFewestWords + 1;
-    const std::int64_t count = fixed_length()
-                                   ? options_.sentence_length - 1
-                                   : kFewestWords + uniform_below(draw(0)[0], kLengths);
+    const std::int64_t count = fixed_length() ? options_.sentence_length - 1
+                                              : kFewestWords + uniform_below(draw(0)[0], kLengths);
     std::vector<std::int32_t> words(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i) {
       const auto random = draw(1 + i);

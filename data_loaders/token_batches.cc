@@ -65,10 +65,10 @@ TokenBatches TokenBatches::in_order(const TranslationCorpus& corpus, Split split
 TokenBatches::TokenBatches(const TranslationCorpus& corpus, Split split, std::uint32_t seed,
                            bool shuffle, const BatchRules& rules)
     : seed_(seed), shuffle_(shuffle), longest_(rules.max_tokens) {
-  MEMFLOOR_CHECK(rules.max_tokens > 0 && rules.multiple > 0 && rules.max_sentences >= 0 &&
-                     rules.longest >= 0,
-                 "batches need a limit of tokens and a multiple of sentences, not ",
-                 rules.max_tokens, " and ", rules.multiple);
+  MEMFLOOR_CHECK(
+      rules.max_tokens > 0 && rules.multiple > 0 && rules.max_sentences >= 0 && rules.longest >= 0,
+      "batches need a limit of tokens and a multiple of sentences, not ", rules.max_tokens, " and ",
+      rules.multiple);
   if (rules.longest > 0) longest_ = std::min(longest_, rules.longest);
   std::vector<Pair> pairs = sorted_pairs(corpus, split, seed, shuffle);
   skipped_ = static_cast<std::int64_t>(
@@ -112,9 +112,8 @@ std::int64_t TokenBatches::batch_at(std::uint32_t epoch, std::int64_t position) 
 
 std::string TokenBatches::skipped_note() const {
   if (skipped_ == 0) return "";
-  return concat(skipped_, skipped_ == 1 ? " pair" : " pairs",
-                " of sentences longer than ", longest_, " tokens ",
-                skipped_ == 1 ? "is" : "are", " skipped");
+  return concat(skipped_, skipped_ == 1 ? " pair" : " pairs", " of sentences longer than ",
+                longest_, " tokens ", skipped_ == 1 ? "is" : "are", " skipped");
 }
 
 }  // namespace memfloor

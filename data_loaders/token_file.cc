@@ -45,10 +45,10 @@ TokenFile::TokenFile(const std::string& path, std::string_view advice) : file_(p
   if (header.sentences == 0) refuse("holds no sentences");
   // The first two conditions keep the sum from overflowing.
   const bool absurd = header.sentences > size || header.tokens > size;
-  const std::uint64_t expected =
-      absurd ? 0
-             : sizeof header + (header.sentences + 1) * sizeof(std::uint64_t) +
-                   header.tokens * sizeof(std::uint16_t);
+  const std::uint64_t expected = absurd ? 0
+                                        : sizeof header +
+                                              (header.sentences + 1) * sizeof(std::uint64_t) +
+                                              header.tokens * sizeof(std::uint16_t);
   if (absurd || size < expected)
     refuse("is truncated: ", size, " bytes, too few for ", header.sentences, " sentences of ",
            header.tokens, " tokens");

@@ -26,9 +26,9 @@ std::size_t number(Side side) { return static_cast<std::size_t>(side); }
 /// What corpus.json says.
 struct Description {
   std::string name;
-  std::array<std::string, 2> languages;      // by side
-  std::array<std::int64_t, 2> vocabularies;  // by side
-  std::array<std::int64_t, 3> pairs;         // by split
+  std::array<std::string, 2> languages;       // by side
+  std::array<std::int64_t, 2> vocabularies;   // by side
+  std::array<std::int64_t, 3> pairs;          // by split
   std::map<std::string, std::string> sha256;  // by file
   json notes;
 };
@@ -98,8 +98,8 @@ class FileCorpus final : public TranslationCorpus {
       throw InputError(
           concat("'", path("corpus.json"), "' states no SHA-256 of ", name, "; ", kAdvice));
     if (stated->second != opened.sha256())
-      throw InputError(concat("'", path(name), "' has not the SHA-256 that corpus.json states; ",
-                              kAdvice));
+      throw InputError(
+          concat("'", path(name), "' has not the SHA-256 that corpus.json states; ", kAdvice));
   }
 
   static void check_count(const std::string& path, std::uint64_t found, std::int64_t stated,
