@@ -36,6 +36,7 @@ class Cifar10 final : public ImageDataset {
   ImageFormat format() const override { return kFormat; }
 
   std::int64_t size(Split split) const override {
+    MEMFLOOR_CHECK(split != Split::valid, "CIFAR-10 has no validation images");
     return split == Split::train ? kTrainFiles * kRecordsPerFile : kRecordsPerFile;
   }
 

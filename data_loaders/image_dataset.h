@@ -6,9 +6,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace memfloor {
+#include "data_loaders/split.h"
 
-enum class Split { train, test };
+namespace memfloor {
 
 /// Height, width, channels (interleaved: HWC), number of classes.
 struct ImageFormat {
@@ -23,6 +23,7 @@ class ImageDataset {
   virtual ~ImageDataset() = default;
 
   virtual ImageFormat format() const = 0;
+  /// Images; throws Error for Split::valid, which image data sets do not have.
   virtual std::int64_t size(Split split) const = 0;
   /// Writes image `index` as (height, width, channels) bytes. Thread-safe.
   virtual void read_image(Split split, std::int64_t index, std::uint8_t* image) const = 0;

@@ -63,7 +63,10 @@ class SyntheticImages final : public ImageDataset {
   }
 
   ImageFormat format() const override { return format_; }
-  std::int64_t size(Split split) const override { return sizes_[static_cast<std::size_t>(split)]; }
+  std::int64_t size(Split split) const override {
+    MEMFLOOR_CHECK(split != Split::valid, "there are no synthetic validation images");
+    return sizes_[static_cast<std::size_t>(split)];
+  }
 
   /// Every class equally often, up to one, in an order that looks random.
   int label(Split split, std::int64_t index) const override {

@@ -23,6 +23,7 @@ constexpr CommandHelp kCommands[] = {
     {"explain", "the tensors alive at the peak, largest first"},
     {"evaluate", "test accuracy of --weights FILE"},
     {"plan", "combinations of techniques that fit --memory-budget, with work and accuracy risk"},
+    {"bleu", "BLEU of --hypotheses FILE against --reference FILE, a sentence a line"},
     {"bench", "Google Benchmark over what is registered; --benchmark_* flags pass through"},
 };
 
@@ -52,6 +53,11 @@ options::options_description describe() {
   add("resume", options::bool_switch(), "continue from OUT.snapshot where it exists");
   add("seeds", options::value<std::string>(),
       "train once for each, as in 1,2,3; reports mean and spread");
+  add("hypotheses", options::value<std::string>(), "translations to score");
+  add("reference", options::value<std::string>(), "what they should be");
+  add("tokenize", options::value<std::string>(),
+      "none: tokenised text, as multi-bleu.perl (the default); 13a: plain text, as sacrebleu");
+  add("lower-case", options::bool_switch(), "compare in lower case");
   add("help", options::bool_switch(), "this text");
   return all;
 }
@@ -62,7 +68,7 @@ struct FlagUse {
   std::vector<std::string> commands;
 };
 const FlagUse kFlagUses[] = {
-    {"json", {"list", "train", "measure", "predict", "explain", "evaluate", "plan"}},
+    {"json", {"list", "train", "measure", "predict", "explain", "evaluate", "plan", "bleu"}},
     {"out", {"train", "measure", "predict", "evaluate"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
@@ -72,6 +78,10 @@ const FlagUse kFlagUses[] = {
     {"snapshot-every", {"train"}},
     {"resume", {"train"}},
     {"seeds", {"train"}},
+    {"hypotheses", {"bleu"}},
+    {"reference", {"bleu"}},
+    {"tokenize", {"bleu"}},
+    {"lower-case", {"bleu"}},
 };
 
 void refuse_misplaced(const options::variables_map& given, const std::string& command) {
@@ -202,6 +212,10 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
         throw InputError(concat("--", flag, " and --", other, " name the same file '", path,
                                 "'; give each its own"));
   line.json = given["json"].as<bool>();
+  line.hypotheses = text("hypotheses");
+  line.reference = text("reference");
+  line.tokenize = text("tokenize");
+  line.lower_case = given["lower-case"].as<bool>();
   line.resume = given["resume"].as<bool>();
   line.help = given["help"].as<bool>();
   if (given.count("snapshot-every"))

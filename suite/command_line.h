@@ -12,7 +12,8 @@ struct CommandLine {
   std::string command;
   RunSpec spec;  // as given, not validated
   std::string out, init_weights, save_weights, save_sparse, weights, log_loss;
-  bool json = false, resume = false, help = false;
+  std::string hypotheses, reference, tokenize;  // of bleu
+  bool json = false, resume = false, help = false, lower_case = false;
   std::int64_t snapshot_every = 0;
   std::vector<std::int64_t> seeds;
   std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through
@@ -25,5 +26,8 @@ std::string usage();
 
 /// Runs a command line; the process's exit code. Throws what the library throws.
 int run_command(const CommandLine& line);
+
+/// Scores translations: memfloor bleu.
+int bleu_command(const CommandLine& line);
 
 }  // namespace memfloor

@@ -65,6 +65,8 @@ nlohmann::json environment_of(const Backend& backend, const nlohmann::json& data
       {"data_sha256", data.is_object() ? data.value("sha256", json::object()) : json::object()}};
 }
 
+std::string memfloor_version() { return build_info::kVersion; }
+
 std::int64_t resident_anonymous_bytes() {
   const std::string value = line_value("/proc/self/status", "RssAnon");
   return value.empty() ? 0 : std::stoll(value) * 1024;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "backends/backend.h"
 
@@ -10,6 +11,9 @@ namespace memfloor {
 
 /// The `environment` object of a result; `data` may be null.
 nlohmann::json environment_of(const Backend& backend, const nlohmann::json& data);
+
+/// As in `environment`: "0.1.0".
+std::string memfloor_version();
 
 /// Anonymous resident memory of this process, bytes (Linux's RssAnon); 0 where it is unknown.
 std::int64_t resident_anonymous_bytes();
