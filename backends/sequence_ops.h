@@ -26,6 +26,10 @@ class SequenceOps {
   virtual void add_positions(const Sequences& sequences, const Dropout& dropout, float scale,
                              std::int64_t first_position, std::int64_t channels, Dtype dtype,
                              void* x) = 0;
+  /// dx becomes the gradient of what add_positions was given: scale * dropout(dx).
+  virtual void add_positions_backward(const Sequences& sequences, const Dropout& dropout,
+                                      float scale, std::int64_t channels, Dtype dtype,
+                                      void* dx) = 0;
 
   /// dy = 0 where y, the output of a ReLU, is not above 0.
   virtual void mask_relu(std::int64_t elements, Dtype dtype, const void* y, void* dy) = 0;

@@ -75,6 +75,10 @@ class TensorOps {
 
   virtual void zero(void* data, std::int64_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  /// Copies `rows` rows of `row_bytes` bytes between arrays whose rows begin `to_stride` and
+  /// `from_stride` bytes apart.
+  virtual void copy_rows(void* to, std::int64_t to_stride, const void* from,
+                         std::int64_t from_stride, std::int64_t row_bytes, std::int64_t rows) = 0;
   /// Lets `fill` write `bytes` bytes of host memory that end up at `to` (which it is given directly
   /// where host and device memory are one). A backend that computes nothing does not call it.
   virtual void upload(void* to, std::int64_t bytes,

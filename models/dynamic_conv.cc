@@ -105,7 +105,7 @@ Value DynamicConv::forward(Context& context, Value source_text, Value target_tex
 // Handles are moved along so that a value dies with its last reader.
 
 Values DynamicConv::Layer::start(Context& context, Value x, Values rest) const {
-  Value projected = lin1(context, x);
+  Value projected = lin1(context, x, {});
   return with_rest({std::move(projected), std::move(x)}, std::move(rest), 0);
 }
 
@@ -118,9 +118,9 @@ Values DynamicConv::Layer::convolve(Context& context, Values in) const {
 
 Values DynamicConv::Layer::query(Context& context, Values in, bool handed_on) const {
   Value x = ln1(context, std::move(in[0]));
-  Value queries = q(context, x);
-  Value keys = k(context, in[1]);
-  Value values = v(context, in[1]);
+  Value queries = q(context, x, {});
+  Value keys = k(context, in[1], {});
+  Value values = v(context, in[1], {});
   return with_rest({std::move(queries), std::move(keys), std::move(values), std::move(x)},
                    std::move(in), handed_on ? 1 : 2);
 }
@@ -141,7 +141,9 @@ Values DynamicConv::Layer::widen(Context& context, Values in) const {
 
 Values DynamicConv::Layer::narrow(Context& context, Values in) const {
   Value sum = fc2(context, std::move(in[0]),
-                  {.residual = std::move(in[1]), .dropout = fc2_dropout.of(context)});
+                  {.after_relu = true,
+                   .residual = std::move(in[1]),
+                   .dropout = fc2_dropout.of(context)});
   return with_rest({std::move(sum)}, std::move(in), 2);
 }
 
@@ -223,13 +225,13 @@ void DynamicConv::add_layer(const Layer& layer, bool last, Unit first) {
       {layer.fc1.name,
        false,
        [&layer](Context& context, Values in) { return layer.widen(context, std::move(in)); },
-       2 * channels + 2 + config_.feed_forward,
+       2 * channels + 2,
        {1}});
   chain_.push_back(
       {layer.fc2.name,
        true,
        [&layer](Context& context, Values in) { return layer.narrow(context, std::move(in)); },
-       0,
+       config_.feed_forward,
        {1, 2}});
 }
 

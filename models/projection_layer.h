@@ -10,13 +10,13 @@ namespace memfloor {
 /// x w^T, where w is rows [first_output, first_output + the op's outputs) of a matrix of the store.
 /// The weights are unpacked into workspace for one call; their gradient goes to the store at once.
 struct Product {
-  Product(Context& context, const std::string& name, ParameterStore::Handle weight,
-          const ProjectionDescriptor& descriptor, std::int64_t first_output = 0)
+  Product(Context& context, const std::string& name_, ParameterStore::Handle weight_,
+          const ProjectionDescriptor& descriptor, std::int64_t first_output_ = 0)
       : d(descriptor),
         op(context.backend.projection(descriptor)),
-        name(name),
-        weight(weight),
-        first_output(first_output) {}
+        name(name_),
+        weight(weight_),
+        first_output(first_output_) {}
 
   /// y (rows, outputs) = x w^T [+ bias], then max(0, y) where `relu`.
   void forward(Context& context, std::int64_t rows, const void* x, const float* bias, bool relu,
@@ -44,12 +44,14 @@ struct ProjectionLayer {
                   std::int64_t outputs);
 
   struct Options {
-    bool relu = false;
-    Value residual{};   // y = residual + dropout(x w^T + b); null: none
-    Dropout dropout{};  // of that sum
+    bool relu = false;        // y = max(0, x w^T + b); its one reader has `after_relu`
+    bool after_relu = false;  // x is such a y
+    Value residual{};         // y = residual + dropout(x w^T + b); null: none
+    Dropout dropout{};        // of that sum
   };
-  /// x (rows, inputs) -> (rows, outputs). Keeps x for backward, with `relu` also y.
-  Value operator()(Context& context, Value x, Options options = {}) const;
+  /// x (rows, inputs) -> (rows, outputs). Keeps x for backward. A ReLU's backward is that of the
+  /// product after it, which has its output at hand; so the one before it need not make it again.
+  Value operator()(Context& context, Value x, Options options) const;
 
   std::string name;
   std::int64_t inputs = 0, outputs = 0;

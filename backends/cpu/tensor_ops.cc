@@ -28,6 +28,16 @@ class CpuTensorOps final : public TensorOps {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
+  void copy_rows(void* to, std::int64_t to_stride, const void* from, std::int64_t from_stride,
+                 std::int64_t row_bytes, std::int64_t rows) override {
+    constexpr std::int64_t kRows = 64;
+    pool_.parallel_for(ceil_div(rows, kRows), [&](std::int64_t i, int) {
+      for (std::int64_t row = i * kRows; row < std::min(rows, (i + 1) * kRows); ++row)
+        std::memcpy(static_cast<char*>(to) + row * to_stride,
+                    static_cast<const char*>(from) + row * from_stride,
+                    static_cast<std::size_t>(row_bytes));
+    });
+  }
   void upload(void* to, std::int64_t, const std::function<void(void*)>& fill) override { fill(to); }
   void download(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
 

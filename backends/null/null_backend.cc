@@ -130,6 +130,8 @@ class NullSequenceOps final : public SequenceOps {
                    void*) override {}
   void add_positions(const Sequences&, const Dropout&, float, std::int64_t, std::int64_t, Dtype,
                      void*) override {}
+  void add_positions_backward(const Sequences&, const Dropout&, float, std::int64_t, Dtype,
+                              void*) override {}
   void mask_relu(std::int64_t, Dtype, const void*, void*) override {}
   void softmax(std::int64_t, std::int64_t, std::int64_t, Dtype, void*) override {}
   void softmax_backward(std::int64_t, std::int64_t, std::int64_t, Dtype, const void*,
@@ -140,6 +142,8 @@ class NullTensorOps final : public TensorOps {
  public:
   void zero(void*, std::int64_t) override {}
   void copy(void*, const void*, std::int64_t) override {}
+  void copy_rows(void*, std::int64_t, const void*, std::int64_t, std::int64_t,
+                 std::int64_t) override {}
   void upload(void*, std::int64_t, const std::function<void(void*)>&) override {}
   void download(void*, const void*, std::int64_t) override {}
   void on_host(const std::vector<DeviceArray>&,
