@@ -25,29 +25,17 @@ class CpuSequenceOps final : public SequenceOps {
 
   void dropout(const Sequences& sequences, const Dropout& dropout, std::int64_t columns,
                Dtype dtype, const void* x, void* y) override {
-    add_dropout(sequences, dropout, columns, dtype, nullptr, x, y);
+    add_scaled_dropout(sequences, dropout, 1, columns, dtype, nullptr, x, y);
   }
 
   void add_dropout(const Sequences& sequences, const Dropout& dropout, std::int64_t columns,
                    Dtype dtype, const void* residual, const void* x, void* y) override {
-    const DropoutMasks masks(dropout);
-    with_dtype(dtype, [&](auto element) {
-      using T = decltype(element);
-      for_each_row(pool_, sequences, [&](std::int64_t row, std::int64_t sentence, std::int64_t t) {
-        for_column_blocks(columns, [&](std::int64_t first, std::int64_t count) {
-          const std::int64_t at = row * columns + first;
-          const T* in = static_cast<const T*>(x) + at;
-          const T* added = residual ? static_cast<const T*>(residual) + at : nullptr;
-          float factors[kDropoutBlock];
-          masks.factors(sentence, t, first, count, factors);
-          for_lanes(count, [&](std::int64_t i, auto width) {
-            Lanes v = load(in + i, width) * load(factors + i, width);
-            if (added) v += load(added + i, width);
-            store(static_cast<T*>(y) + at + i, v, width);
-          });
-        });
-      });
-    });
+    add_scaled_dropout(sequences, dropout, 1, columns, dtype, residual, x, y);
+  }
+
+  void add_positions_backward(const Sequences& sequences, const Dropout& dropout, float scale,
+                              std::int64_t channels, Dtype dtype, void* dx) override {
+    add_scaled_dropout(sequences, dropout, scale, channels, dtype, nullptr, dx, dx);
   }
 
   // Position by position, so that a sinusoid is computed once for all sentences.
@@ -124,6 +112,30 @@ class CpuSequenceOps final : public SequenceOps {
   }
 
  private:
+  // y = [residual +] scale * dropout(x)
+  void add_scaled_dropout(const Sequences& sequences, const Dropout& dropout, float scale,
+                          std::int64_t columns, Dtype dtype, const void* residual, const void* x,
+                          void* y) {
+    const DropoutMasks masks(dropout);
+    with_dtype(dtype, [&](auto element) {
+      using T = decltype(element);
+      for_each_row(pool_, sequences, [&](std::int64_t row, std::int64_t sentence, std::int64_t t) {
+        for_column_blocks(columns, [&](std::int64_t first, std::int64_t count) {
+          const std::int64_t at = row * columns + first;
+          const T* in = static_cast<const T*>(x) + at;
+          const T* added = residual ? static_cast<const T*>(residual) + at : nullptr;
+          float factors[kDropoutBlock];
+          masks.factors(sentence, t, first, count, factors);
+          for_lanes(count, [&](std::int64_t i, auto width) {
+            Lanes v = load(in + i, width) * scale * load(factors + i, width);
+            if (added) v += load(added + i, width);
+            store(static_cast<T*>(y) + at + i, v, width);
+          });
+        });
+      });
+    });
+  }
+
   // Of sinusoids whose first `half` channels are sines.
   static float sinusoid(std::int64_t position, std::int64_t channel, std::int64_t half) {
     const auto c = static_cast<double>(channel % half);
