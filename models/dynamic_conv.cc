@@ -1,5 +1,6 @@
 #include "models/dynamic_conv.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace memfloor {
@@ -100,6 +101,87 @@ Value DynamicConv::forward(Context& context, Value source_text, Value target_tex
   return context.retention.run(context, chain_, std::move(in))[0];
 }
 
+Value DynamicConv::logits(Context& context, Value x) const {
+  const std::int64_t rows = x->data.shape()[0];
+  const Value y = context.make_value({rows, out_.entries}, Dtype::f32, "logits", false);
+  out_.logits(context, rows, x->data.raw(), x->data.dtype(), y->data.data<float>());
+  return y;
+}
+
+// ---- incremental decoding
+
+DecoderState DynamicConv::start_decoding(Context& context, Value source_text) const {
+  auto first = std::make_shared<Sequences>();
+  for (std::int64_t i = 1; i <= source_text->sequences->count(); ++i) first->first_row.push_back(i);
+  DecoderState state;
+  state.hypotheses = std::move(first);
+
+  Values values;
+  values.push_back(std::move(source_text));
+  values.push_back(nullptr);  // no target text
+  for (std::size_t i = 0; i < encoder_units_; ++i)
+    values = chain_[i].forward(context, std::move(values));
+  const Value encoded = encoder_.back().ln2(context, std::move(values[0]));
+  for (const Layer& layer : decoder_) {
+    const std::int64_t kernel = layer.conv.descriptor.kernel;
+    Tensor slots(context.ledger, {state.rows(), kernel, config_.channels}, encoded->data.dtype(),
+                 Category::transient, "past inputs of " + layer.conv.name);
+    state.layers.push_back(
+        {layer.k(context, encoded, {}), layer.v(context, encoded, {}), {std::move(slots), 0}});
+  }
+  return state;
+}
+
+Value DynamicConv::decode(Context& context, DecoderState& state, const std::int32_t* tokens) const {
+  auto singles = std::make_shared<Sequences>();
+  for (std::int64_t row = 1; row <= state.rows(); ++row) singles->first_row.push_back(row);
+  Value x = tgt_(context, make_text(std::move(singles), tokens), {},
+                 state.layers.front().past.position);
+  x->sequences = state.hypotheses;
+  for (std::size_t i = 0; i < decoder_.size(); ++i) {
+    const Layer& layer = decoder_[i];
+    DecoderState::Layer& remembered = state.layers[i];
+    Values values = layer.convolve(context, layer.start(context, std::move(x), {}),
+                                   &remembered.past);
+    Value normalized = layer.ln1(context, std::move(values[0]));
+    Value queries = layer.q(context, normalized, {});
+    values = {std::move(queries), remembered.keys, remembered.values, std::move(normalized)};
+    values = layer.attend(context, std::move(values));
+    values = layer.narrow(context, layer.widen(context, std::move(values)));
+    x = layer.ln2(context, std::move(values[0]));
+  }
+  return logits(context, std::move(x));
+}
+
+void DynamicConv::reorder(Context& context, DecoderState& state,
+                          const std::vector<std::int32_t>& from) const {
+  const auto rows = static_cast<std::int64_t>(from.size());
+  TensorOps& ops = context.backend.tensor_ops();
+  auto hypotheses = std::make_shared<Sequences>();
+  std::size_t next = 0;
+  for (std::int64_t i = 0; i < state.hypotheses->count(); ++i) {
+    while (next < from.size() && from[next] < state.hypotheses->first_row[i + 1]) ++next;
+    hypotheses->first_row.push_back(static_cast<std::int64_t>(next));
+  }
+  MEMFLOOR_CHECK(next == from.size(), "hypotheses are not in the order of their sentences");
+
+  const Block indices = context.workspace(rows * 4, "order of hypotheses");
+  ops.upload(indices.data(), indices.bytes(), [&](void* host) {
+    std::copy(from.begin(), from.end(), static_cast<std::int32_t*>(host));
+  });
+  for (DecoderState::Layer& layer : state.layers) {
+    Tensor& old = layer.past.slots;
+    const Shape shape = old.shape();
+    const Dtype dtype = old.dtype();
+    Tensor slots(context.ledger, {rows, shape[1], shape[2]}, dtype, Category::transient,
+                 "past inputs");
+    ops.gather_rows(old.raw(), dtype, shape[0], shape[1] * shape[2],
+                    static_cast<const std::int32_t*>(indices.data()), rows, dtype, slots.raw());
+    old = std::move(slots);
+  }
+  state.hypotheses = std::move(hypotheses);
+}
+
 // ---- what units do
 //
 // Handles are moved along so that a value dies with its last reader.
@@ -109,8 +191,8 @@ Values DynamicConv::Layer::start(Context& context, Value x, Values rest) const {
   return with_rest({std::move(projected), std::move(x)}, std::move(rest), 0);
 }
 
-Values DynamicConv::Layer::convolve(Context& context, Values in) const {
-  Value y = conv(context, std::move(in[0]), conv_dropout.of(context));
+Values DynamicConv::Layer::convolve(Context& context, Values in, PastInputs* past) const {
+  Value y = conv(context, std::move(in[0]), conv_dropout.of(context), past);
   Value sum = lin2(context, std::move(y),
                    {.residual = std::move(in[1]), .dropout = lin2_dropout.of(context)});
   return with_rest({std::move(sum)}, std::move(in), 2);
@@ -170,6 +252,7 @@ void DynamicConv::make_chain() {
     }
     add_layer(layer, i + 1 == encoder_.size(), std::move(first));
   }
+  encoder_units_ = chain_.size();
   for (std::size_t i = 0; i < decoder_.size(); ++i) {
     const Layer& layer = decoder_[i];
     Unit first{layer.lin1.name, false, {}, 2 * channels + 2, {1}};

@@ -32,6 +32,19 @@ struct DynamicConvConfig {
   VocabularyLayer::LossOptions loss{.chunk = 0, .smoothing = 0.1f};
 };
 
+/// What the decoder remembers of hypotheses between target positions. Those of one sentence lie in
+/// neighbouring rows, in the sentences' order; a sentence may have any number of them.
+struct DecoderState {
+  struct Layer {
+    Value keys, values;  // of the encoder's output
+    PastInputs past;     // of the convolution
+  };
+  std::vector<Layer> layers;
+  std::shared_ptr<const Sequences> hypotheses;  // the rows of every sentence's
+
+  std::int64_t rows() const { return hypotheses->rows(); }
+};
+
 class DynamicConv {
  public:
   /// Registers every parameter; throws InputError for sizes that make no model.
@@ -48,6 +61,18 @@ class DynamicConv {
             float gradient_scale) const {
     out_.loss(context, std::move(x), labels, sums, gradient_scale, config_.loss);
   }
+
+  /// x (rows, channels) -> (rows, target vocabulary) f32.
+  Value logits(Context& context, Value x) const;
+
+  // Incremental decoding, in evaluation.
+  /// Encodes the sentences; each has one hypothesis, which is empty.
+  DecoderState start_decoding(Context& context, Value source_text) const;
+  /// Appends a token to every hypothesis (`tokens`, in device memory); the logits (hypotheses,
+  /// target vocabulary) of what may follow.
+  Value decode(Context& context, DecoderState& state, const std::int32_t* tokens) const;
+  /// Row i becomes what was row from[i]; rows still lie in the order of the sentences.
+  void reorder(Context& context, DecoderState& state, const std::vector<std::int32_t>& from) const;
 
   /// A residual block ends in the middle of a unit: units begin with the layer normalisation of a
   /// sum and end with a matrix product, so that what crosses their borders was costly to make and
@@ -71,7 +96,7 @@ class DynamicConv {
     /// x -> lin1's output, x, ...
     Values start(Context& context, Value x, Values rest) const;
     /// lin1's output, x, ... -> residual sum, ...
-    Values convolve(Context& context, Values in) const;
+    Values convolve(Context& context, Values in, PastInputs* past = nullptr) const;
     /// Residual sum, encoder's output -> q, k, v, normalised sum, encoder's output if `handed_on`.
     Values query(Context& context, Values in, bool handed_on) const;
     /// q, k, v, x, ... -> residual sum, ...
@@ -105,6 +130,7 @@ class DynamicConv {
   std::vector<Layer> encoder_, decoder_;
   VocabularyLayer out_;
   Chain chain_;
+  std::size_t encoder_units_ = 0;  // the chain's first ones; its last layer norm is not in them
 };
 
 /// The value that stands for a text whose entries are `tokens` (rows), in device memory.

@@ -32,15 +32,17 @@ EmbeddingLayer::EmbeddingLayer(ParameterStore& store, std::string name_, std::in
                       .zero_row = kPaddingEntry});
 }
 
-Value EmbeddingLayer::operator()(Context& context, Value text, const Dropout& dropout) const {
+Value EmbeddingLayer::operator()(Context& context, Value text, const Dropout& dropout,
+                                 std::int64_t position) const {
   const std::int64_t rows = text->sequences->rows();
   const float scale = std::sqrt(static_cast<float>(channels));
   const Value y = context.compute_value(
       {rows, channels}, context.precision.activation, name, {},
-      [this, text, rows, scale, dropout](Context& ctx, ValueNode& out) {
+      [this, text, rows, scale, dropout, position](Context& ctx, ValueNode& out) {
         ctx.parameters.gather_rows(weight, text->tokens, rows, out.data.dtype(), out.data.raw());
-        ctx.backend.sequence_ops().add_positions(*text->sequences, dropout, scale, kFirstPosition,
-                                                 channels, out.data.dtype(), out.data.raw());
+        ctx.backend.sequence_ops().add_positions(*text->sequences, dropout, scale,
+                                                 kFirstPosition + position, channels,
+                                                 out.data.dtype(), out.data.raw());
       });
   y->sequences = text->sequences;
   if (context.tape)
@@ -123,7 +125,8 @@ DynamicConvolutionLayer::DynamicConvolutionLayer(ParameterStore& store, std::str
                       .export_shape = {outputs, channels}});
 }
 
-Value DynamicConvolutionLayer::operator()(Context& context, Value x, const Dropout& dropout) const {
+Value DynamicConvolutionLayer::operator()(Context& context, Value x, const Dropout& dropout,
+                                          PastInputs* past) const {
   const Shape shape = x->data.shape();
   DynamicConvolutionDescriptor d = descriptor;
   d.dtype = x->data.dtype();
@@ -138,6 +141,21 @@ Value DynamicConvolutionLayer::operator()(Context& context, Value x, const Dropo
         predict.forward(ctx, rows, x->data.raw(), nullptr, false, out.data.raw());
         ctx.backend.sequence_ops().softmax(rows, d.heads, d.kernel, d.dtype, out.data.raw());
       });
+
+  if (past) {
+    const Value y = context.make_value(shape, d.dtype, name);
+    const std::int64_t row_bytes = d.channels * static_cast<std::int64_t>(size_of(d.dtype));
+    char* const slot =
+        static_cast<char*>(past->slots.raw()) + past->position % d.kernel * row_bytes;
+    context.backend.tensor_ops().copy_rows(slot, d.kernel * row_bytes, x->data.raw(), row_bytes,
+                                           row_bytes, shape[0]);
+    context.backend.sequence_ops().convolve_position(shape[0], past->position++, d,
+                                                     past->slots.raw(), kernels->data.raw(),
+                                                     y->data.raw());
+    context.count_forward(multiply_adds);
+    y->sequences = x->sequences;
+    return y;
+  }
 
   const auto saved = std::make_shared<Tensor>();
   const bool recorded = context.tape != nullptr;

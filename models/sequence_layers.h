@@ -19,8 +19,10 @@ struct EmbeddingLayer {
   EmbeddingLayer(ParameterStore& store, std::string name, std::int64_t entries,
                  std::int64_t channels);
 
-  /// Text -> (rows, channels) in the activation format. Keeps nothing.
-  Value operator()(Context& context, Value text, const Dropout& dropout) const;
+  /// Text -> (rows, channels) in the activation format. Keeps nothing. The sentences' first rows are
+  /// at `position`.
+  Value operator()(Context& context, Value text, const Dropout& dropout,
+                   std::int64_t position = 0) const;
 
   std::string name;
   std::int64_t channels = 0;
@@ -40,6 +42,12 @@ struct LayerNormLayer {
   ParameterStore::Handle gamma = 0, beta = 0;
 };
 
+/// What a causal convolution has read of sentences that grow a position at a time.
+struct PastInputs {
+  Tensor slots;               // (sentences, kernel, channels): of position p in slot p % kernel
+  std::int64_t position = 0;  // of the next input
+};
+
 /// The dynamic convolution with the product that predicts its kernels, softmax included.
 struct DynamicConvolutionLayer {
   DynamicConvolutionLayer() = default;
@@ -49,7 +57,10 @@ struct DynamicConvolutionLayer {
 
   /// x (rows, channels) -> the same shape; `dropout` is that of the kernels. Keeps x, the kernels
   /// after the softmax and what the method keeps. The descriptor's format is x's.
-  Value operator()(Context& context, Value x, const Dropout& dropout) const;
+  ///
+  /// With `past`, in evaluation, x is one further position of every sentence.
+  Value operator()(Context& context, Value x, const Dropout& dropout,
+                   PastInputs* past = nullptr) const;
 
   std::string name;
   DynamicConvolutionDescriptor descriptor;

@@ -65,6 +65,33 @@ class CpuSequenceOps final : public SequenceOps {
     });
   }
 
+  // Sums in the order of positions, as over whole sentences.
+  void convolve_position(std::int64_t rows, std::int64_t position,
+                         const DynamicConvolutionDescriptor& d, const void* inputs,
+                         const void* kernels, void* y) override {
+    const std::int64_t width = d.channels / d.heads;
+    const std::int64_t oldest = std::max<std::int64_t>(0, position - d.kernel + 1);
+    with_dtype(d.dtype, [&](auto element) {
+      using T = decltype(element);
+      for_row_blocks(pool_, rows, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first * d.heads; i < last * d.heads; ++i) {
+          const T* in = static_cast<const T*>(inputs) + i / d.heads * d.kernel * d.channels +
+                        i % d.heads * width;
+          // Of position p the element is kernel[p].
+          const T* kernel =
+              static_cast<const T*>(kernels) + i * d.kernel + d.kernel - 1 - position;
+          for_lanes(width, [&](std::int64_t c, auto lanes) {
+            Lanes sums{};
+            for (std::int64_t p = oldest; p <= position; ++p)
+              sums += load(in + p % d.kernel * d.channels + c, lanes) *
+                      static_cast<float>(kernel[p]);
+            store(static_cast<T*>(y) + i * width + c, sums, lanes);
+          });
+        }
+      });
+    });
+  }
+
   void mask_relu(std::int64_t elements, Dtype dtype, const void* y, void* dy) override {
     constexpr std::int64_t kSlice = 1 << 14;
     with_dtype(dtype, [&](auto element) {

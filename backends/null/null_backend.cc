@@ -132,6 +132,8 @@ class NullSequenceOps final : public SequenceOps {
                      void*) override {}
   void add_positions_backward(const Sequences&, const Dropout&, float, std::int64_t, Dtype,
                               void*) override {}
+  void convolve_position(std::int64_t, std::int64_t, const DynamicConvolutionDescriptor&,
+                         const void*, const void*, void*) override {}
   void mask_relu(std::int64_t, Dtype, const void*, void*) override {}
   void softmax(std::int64_t, std::int64_t, std::int64_t, Dtype, void*) override {}
   void softmax_backward(std::int64_t, std::int64_t, std::int64_t, Dtype, const void*,
