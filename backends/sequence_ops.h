@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backends/dropout.h"
+#include "backends/dynamic_convolution.h"
 #include "backends/sequences.h"
 #include "core/dtype.h"
 
@@ -26,6 +27,18 @@ class SequenceOps {
   virtual void add_positions(const Sequences& sequences, const Dropout& dropout, float scale,
                              std::int64_t first_position, std::int64_t channels, Dtype dtype,
                              void* x) = 0;
+  /// dx becomes the gradient of what add_positions was given: scale * dropout(dx).
+  virtual void add_positions_backward(const Sequences& sequences, const Dropout& dropout,
+                                      float scale, std::int64_t channels, Dtype dtype,
+                                      void* dx) = 0;
+
+  /// A causal dynamic convolution (see DynamicConvolution) at one position of sentences that grow a
+  /// position at a time, each in a row: inputs (rows, kernel, channels) hold what it reads, of
+  /// position p in slot p % kernel; kernels (rows, heads, kernel) are those of `position`, its
+  /// output is y (rows, channels).
+  virtual void convolve_position(std::int64_t rows, std::int64_t position,
+                                 const DynamicConvolutionDescriptor& descriptor, const void* inputs,
+                                 const void* kernels, void* y) = 0;
 
   /// dy = 0 where y, the output of a ReLU, is not above 0.
   virtual void mask_relu(std::int64_t elements, Dtype dtype, const void* y, void* dy) = 0;

@@ -21,39 +21,56 @@ struct SparsePattern {
   const std::uint32_t* row_starts = nullptr;  // CSR: outputs + 1, counted from anywhere
 };
 
-template <class Column, class Visit>
-void for_each_in_csr(const SparsePattern& p, std::int64_t first, std::int64_t last, Visit&& visit) {
-  const auto* columns = static_cast<const Column*>(p.positions);
-  std::int64_t k = p.row_starts[first] - p.row_starts[0];
-  for (std::int64_t o = first; o < last; ++o) {
-    const std::int64_t end = p.row_starts[o + 1] - p.row_starts[0];
-    for (std::int64_t t = 0; t < p.taps; ++t)
-      for (; k < end && columns[k] < (t + 1) * p.inputs; ++k)
-        visit(k, o, t, columns[k] - t * p.inputs);
+/// How many non-zeros rows [first, last) have.
+inline std::int64_t values_in(const SparsePattern& p, std::int64_t first, std::int64_t last) {
+  if (p.index != SparseIndex::bitmap) return p.row_starts[last] - p.row_starts[first];
+  const std::int64_t columns = p.taps * p.inputs;
+  return bits::count(static_cast<const std::uint64_t*>(p.positions), first * columns,
+                     last * columns);
+}
+
+/// Calls visit(k, column) for a row's non-zeros in columns [first, last), in rising order. `k`, the
+/// place of the first among the weight's values, moves past them.
+template <class Visit>
+void for_each_in_columns(const SparsePattern& p, std::int64_t output, std::int64_t first,
+                         std::int64_t last, std::int64_t& k, Visit&& visit) {
+  std::int64_t next = k;
+  if (p.index == SparseIndex::bitmap) {
+    const std::int64_t row = output * p.taps * p.inputs;
+    bits::for_each(static_cast<const std::uint64_t*>(p.positions), row + first, row + last,
+                   [&](std::int64_t position) { visit(next++, position - row); });
+  } else {
+    const std::int64_t end = p.row_starts[output + 1] - p.row_starts[0];
+    const auto walk = [&](const auto* columns) {
+      for (; next < end && columns[next] < last; ++next)
+        visit(next, static_cast<std::int64_t>(columns[next]));
+    };
+    if (p.index == SparseIndex::csr16)
+      walk(static_cast<const std::uint16_t*>(p.positions));
+    else
+      walk(static_cast<const std::uint32_t*>(p.positions));
   }
+  k = next;
 }
 
 /// Calls visit(k, output, tap, input) for the non-zeros of rows [first, last) in canonical order;
-/// k is the place among the weight's values.
+/// k is the place among the weight's values, the first's is given.
 template <class Visit>
 void for_each_non_zero(const SparsePattern& p, std::int64_t first, std::int64_t last,
-                       Visit&& visit) {
-  if (p.index == SparseIndex::csr16) return for_each_in_csr<std::uint16_t>(p, first, last, visit);
-  if (p.index == SparseIndex::csr32) return for_each_in_csr<std::uint32_t>(p, first, last, visit);
-  const auto* set = static_cast<const std::uint64_t*>(p.positions);
-  std::int64_t k = bits::count(set, 0, first * p.taps * p.inputs);
+                       std::int64_t k, Visit&& visit) {
   for (std::int64_t o = first; o < last; ++o)
     for (std::int64_t t = 0; t < p.taps; ++t) {
-      const std::int64_t begin = (o * p.taps + t) * p.inputs;
-      bits::for_each(set, begin, begin + p.inputs,
-                     [&](std::int64_t position) { visit(k++, o, t, position - begin); });
+      const std::int64_t begin = t * p.inputs;
+      for_each_in_columns(
+          p, o, begin, begin + p.inputs, k,
+          [&](std::int64_t at, std::int64_t column) { visit(at, o, t, column - begin); });
     }
 }
 
 /// Calls visit(k, position) for all non-zeros; positions count in canonical order.
 template <class Visit>
 void for_each_non_zero(const SparsePattern& p, Visit&& visit) {
-  for_each_non_zero(p, 0, p.outputs,
+  for_each_non_zero(p, 0, p.outputs, 0,
                     [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
                       visit(k, (o * p.taps + t) * p.inputs + i);
                     });

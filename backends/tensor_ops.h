@@ -75,6 +75,10 @@ class TensorOps {
 
   virtual void zero(void* data, std::int64_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
+  /// Copies `rows` rows of `row_bytes` bytes between arrays whose rows begin `to_stride` and
+  /// `from_stride` bytes apart.
+  virtual void copy_rows(void* to, std::int64_t to_stride, const void* from,
+                         std::int64_t from_stride, std::int64_t row_bytes, std::int64_t rows) = 0;
   /// Lets `fill` write `bytes` bytes of host memory that end up at `to` (which it is given directly
   /// where host and device memory are one). A backend that computes nothing does not call it.
   virtual void upload(void* to, std::int64_t bytes,
@@ -101,13 +105,37 @@ class TensorOps {
   virtual void unpack_gradient(const float* dw, const WeightLayout& layout, void* gradient,
                                Dtype to, bool accumulate) = 0;
 
-  /// Compressed weights into a kernel's layout; every other position becomes zero.
+  /// Rows of compressed weights into a kernel's layout, as many as it has outputs, from
+  /// `first_output` on; every other position becomes zero. `values` are the whole weight's.
   virtual void unpack_sparse(const void* values, Dtype from, const SparsePattern& pattern,
-                             const WeightLayout& layout, void* packed) = 0;
-  /// The non-zeros' part of a kernel's gradient: gradient = dw there, or += when `accumulate`.
+                             std::int64_t first_output, const WeightLayout& layout,
+                             void* packed) = 0;
+  /// The non-zeros' part of a kernel's gradient of these rows: gradient = dw there, or += when
+  /// `accumulate`. `gradient` is the whole weight's.
   virtual void gather_gradient(const float* dw, const WeightLayout& layout,
-                               const SparsePattern& pattern, void* gradient, Dtype to,
-                               bool accumulate) = 0;
+                               const SparsePattern& pattern, std::int64_t first_output,
+                               void* gradient, Dtype to, bool accumulate) = 0;
+
+  /// y (count, inputs) = the named rows of a matrix (outputs, inputs).
+  virtual void gather_rows(const void* matrix, Dtype from, std::int64_t outputs,
+                           std::int64_t inputs, const std::int32_t* rows, std::int64_t count,
+                           Dtype to, void* y) = 0;
+  /// x (count, inputs) is added to the named rows of a matrix (outputs, inputs), which may repeat:
+  /// what one row gets is summed in FP32, in order of position, and then added to it.
+  virtual void add_rows(const void* x, Dtype from, const std::int32_t* rows, std::int64_t count,
+                        void* matrix, Dtype to, std::int64_t outputs, std::int64_t inputs,
+                        void* scratch) = 0;
+  /// The same for compressed matrices (taps 1); what falls on no stored position is dropped.
+  virtual void gather_sparse_rows(const void* values, Dtype from, const SparsePattern& pattern,
+                                  const std::int32_t* rows, std::int64_t count, Dtype to, void* y,
+                                  void* scratch) = 0;
+  virtual void add_sparse_rows(const void* x, Dtype from, const std::int32_t* rows,
+                               std::int64_t count, void* values, Dtype to,
+                               const SparsePattern& pattern, void* scratch) = 0;
+  /// Bytes of these ops' scratch: which positions name a row, and where its values begin.
+  static std::int64_t row_scratch(std::int64_t outputs, std::int64_t count) {
+    return (2 * (outputs + 1) + count) * 4;
+  }
 
   /// state[0] is the momentum. The arithmetic is FP32 whatever the arrays' formats are; what is
   /// stored in 16 bits is rounded once.

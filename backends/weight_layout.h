@@ -18,6 +18,7 @@ struct WeightLayout {
   std::int64_t elements = 0;                     // of the whole buffer, padding included
   Dtype dtype = Dtype::f32;
 
+  std::int64_t outputs() const { return static_cast<std::int64_t>(output.size()); }
   std::int64_t bytes() const { return elements * static_cast<std::int64_t>(size_of(dtype)); }
   std::int64_t dense_elements() const {
     return static_cast<std::int64_t>(output.size() * tap.size() * input.size());

@@ -4,6 +4,7 @@ namespace memfloor {
 
 void DenseStore::allocate(Ledger& ledger, TensorOps& ops, const PrecisionPolicy& precision,
                           int optimizer_states) {
+  ledger_ = &ledger;
   ops_ = &ops;
   std::int64_t sensitive = 0, others = 0;
   for (const ParameterSpec& spec : specs_) {
@@ -16,7 +17,7 @@ void DenseStore::allocate(Ledger& ledger, TensorOps& ops, const PrecisionPolicy&
   others_.allocate(ledger, ops, others, precision, optimizer_states, "");
   sensitive_.allocate(ledger, ops, sensitive, PrecisionPolicy{}, optimizer_states, "sensitive");
   slabs_ = {&others_, &sensitive_};
-  fresh_.assign(specs_.size(), true);
+  reached_.assign(specs_.size(), 0);
 }
 
 void DenseStore::initialize(std::uint32_t seed) {
@@ -29,17 +30,54 @@ void DenseStore::initialize(std::uint32_t seed) {
 
 const float* DenseStore::values(Handle h) const { return static_cast<const float*>(weights(h)); }
 
-void DenseStore::pack(Handle h, const WeightLayout& layout, void* packed) {
-  ops_->pack_weights(weights(h), places_[h].slab->formats().weight, layout, packed);
+void DenseStore::pack(Handle h, std::int64_t first_output, const WeightLayout& layout,
+                      void* packed) {
+  ops_->pack_weights(weights(h, first_output), places_[h].slab->formats().weight, layout, packed);
 }
 
-void DenseStore::add_gradient(Handle h, const float* gradient, const WeightLayout& layout) {
-  ops_->unpack_gradient(gradient, layout, gradients(h), places_[h].slab->formats().gradient,
-                        !first_gradient(h));
+void DenseStore::gather_rows(Handle h, const std::int32_t* rows, std::int64_t count, Dtype to,
+                             void* out) {
+  ops_->gather_rows(weights(h), places_[h].slab->formats().weight, specs_[h].outputs,
+                    row_elements(h), rows, count, to, out);
+}
+
+bool DenseStore::first_gradient(Handle h, std::int64_t first, std::int64_t rows) {
+  std::int64_t& reached = reached_[h];
+  const std::int64_t last = first + rows;
+  MEMFLOOR_CHECK(first <= reached && last <= (first == reached ? specs_[h].outputs : reached),
+                 "rows ", first, " to ", last, " of '", specs_[h].name,
+                 "' got a gradient out of order: the first ", reached, " of ", specs_[h].outputs,
+                 " have one");
+  if (first < reached) return false;
+  reached = last;
+  return true;
+}
+
+Block DenseStore::row_scratch(Handle h, std::int64_t count) {
+  return ledger_->allocate(TensorOps::row_scratch(specs_[h].outputs, count), Category::workspace,
+                           "order of rows of " + specs_[h].name);
+}
+
+void DenseStore::add_gradient(Handle h, std::int64_t first_output, const float* gradient,
+                              const WeightLayout& layout) {
+  const bool first = first_gradient(h, first_output, layout.outputs());
+  ops_->unpack_gradient(gradient, layout, gradients(h, first_output),
+                        places_[h].slab->formats().gradient, !first);
+}
+
+void DenseStore::add_row_gradients(Handle h, const std::int32_t* rows, std::int64_t count,
+                                   const void* x, Dtype from) {
+  const ParameterSpec& spec = specs_[h];
+  const Dtype to = places_[h].slab->formats().gradient;
+  if (first_gradient(h, 0, spec.outputs))
+    ops_->zero(gradients(h), spec.elements() * static_cast<std::int64_t>(size_of(to)));
+  const Block scratch = row_scratch(h, count);
+  ops_->add_rows(x, from, rows, count, gradients(h), to, spec.outputs, row_elements(h),
+                 scratch.data());
 }
 
 void DenseStore::add_gradient(Handle h, const float* gradient) {
-  if (first_gradient(h))
+  if (first_gradient(h, 0, specs_[h].outputs))
     ops_->copy(gradients(h), gradient, specs_[h].elements() * 4);
   else
     ops_->add(gradient, gradients(h), specs_[h].elements(), Dtype::f32);
@@ -53,7 +91,9 @@ bool DenseStore::gradients_finite() {
 
 void DenseStore::update(const Optimizer& optimizer, const UpdateStep& step) {
   for (std::size_t h = 0; h < specs_.size(); ++h)
-    MEMFLOOR_CHECK(!fresh_[h], "parameter '", specs_[h].name, "' got no gradient");
+    MEMFLOOR_CHECK(reached_[h] == specs_[h].outputs, "parameter '", specs_[h].name,
+                   "' got no gradient for ", specs_[h].outputs - reached_[h], " of ",
+                   specs_[h].outputs, " rows");
   for (ParameterSlab* slab : slabs_) slab->update(optimizer, step);
 }
 

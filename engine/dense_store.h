@@ -15,10 +15,18 @@ class DenseStore : public ParameterStore {
   void initialize(std::uint32_t seed) override;
 
   const float* values(Handle handle) const override;
-  void pack(Handle handle, const WeightLayout& layout, void* packed) override;
+  using ParameterStore::pack;
+  void pack(Handle handle, std::int64_t first_output, const WeightLayout& layout,
+            void* packed) override;
+  void gather_rows(Handle handle, const std::int32_t* rows, std::int64_t count, Dtype to,
+                   void* out) override;
 
-  void begin_minibatch() override { fresh_.assign(specs_.size(), true); }
-  void add_gradient(Handle handle, const float* gradient, const WeightLayout& layout) override;
+  void begin_minibatch() override { reached_.assign(specs_.size(), 0); }
+  using ParameterStore::add_gradient;
+  void add_gradient(Handle handle, std::int64_t first_output, const float* gradient,
+                    const WeightLayout& layout) override;
+  void add_row_gradients(Handle handle, const std::int32_t* rows, std::int64_t count,
+                         const void* gradients, Dtype from) override;
   void add_gradient(Handle handle, const float* gradient) override;
   bool gradients_finite() override;
   void update(const Optimizer& optimizer, const UpdateStep& step) override;
@@ -33,19 +41,20 @@ class DenseStore : public ParameterStore {
 
   void read_dense(Handle handle, float* to) const override;
   void read_dense_gradient(Handle handle, float* to) const override;
+  bool compressed(Handle) const override { return false; }
   void read_pattern(Handle handle, std::uint8_t* stored) const override;
   void write_dense(const Fill& fill) override;
 
  protected:
   /// Whether this class stores the parameter; where not, the deriving one does.
   virtual bool is_dense(const ParameterSpec&) const { return true; }
-  /// Whether the parameter gets its first gradient of this minibatch now.
-  bool first_gradient(Handle handle) {
-    const bool first = fresh_[handle];
-    fresh_[handle] = false;
-    return first;
-  }
+  /// Whether `rows` rows of the parameter, from `first` on, get their first gradient of this
+  /// minibatch now.
+  bool first_gradient(Handle handle, std::int64_t first, std::int64_t rows);
+  /// What ops on `count` rows of the matrix need.
+  Block row_scratch(Handle handle, std::int64_t count);
 
+  Ledger* ledger_ = nullptr;
   TensorOps* ops_ = nullptr;
   std::vector<ParameterSlab*> slabs_;  // a deriving class adds its own
 
@@ -54,12 +63,17 @@ class DenseStore : public ParameterStore {
     ParameterSlab* slab = nullptr;  // null: not stored here
     std::int64_t offset = 0;
   };
-  void* weights(Handle h) const { return places_[h].slab->weights(places_[h].offset); }
-  void* gradients(Handle h) const { return places_[h].slab->gradients(places_[h].offset); }
+  void* weights(Handle h, std::int64_t first_row = 0) const {
+    return places_[h].slab->weights(places_[h].offset + first_row * row_elements(h));
+  }
+  void* gradients(Handle h, std::int64_t first_row = 0) const {
+    return places_[h].slab->gradients(places_[h].offset + first_row * row_elements(h));
+  }
+  std::int64_t row_elements(Handle h) const { return specs_[h].taps * specs_[h].inputs; }
 
   ParameterSlab sensitive_, others_;
   std::vector<Place> places_;
-  std::vector<bool> fresh_;  // no gradient yet in this minibatch
+  std::vector<std::int64_t> reached_;  // rows that have a gradient of this minibatch: the first ...
 };
 
 }  // namespace memfloor

@@ -10,6 +10,7 @@ std::int64_t ParameterStore::parameters() const {
 
 float initial_value(const ParameterSpec& spec, ParameterStore::Handle handle, std::int64_t index,
                     std::uint32_t seed) {
+  if (index / (spec.taps * spec.inputs) == spec.zero_row) return 0;
   if (spec.init.kind == Initializer::Kind::constant) return spec.init.scale;
   const Philox philox(seed, Purpose::initial_weights);
   const auto words =

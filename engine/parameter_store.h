@@ -27,6 +27,8 @@ struct ParameterSpec {
   bool compressible = false;               // may be stored sparse
   bool sensitive = false;                  // FP32 under every precision policy
   std::vector<std::int64_t> export_shape;  // OIHW, as PyTorch has it
+  bool vocabulary = false;                 // a row for every entry of a vocabulary
+  std::int64_t zero_row = -1;              // this row starts as zeros, as fairseq's padding entry
 
   std::int64_t elements() const { return outputs * taps * inputs; }
 };
@@ -54,12 +56,32 @@ class ParameterStore {
 
   /// A sensitive parameter as stored.
   virtual const float* values(Handle handle) const = 0;
-  /// A convolution's weights in the layout that a kernel asks for.
-  virtual void pack(Handle handle, const WeightLayout& layout, void* packed) = 0;
+  /// A tile of a weight in the layout that a kernel asks for: as many rows as the layout has
+  /// outputs, from `first_output` on.
+  virtual void pack(Handle handle, std::int64_t first_output, const WeightLayout& layout,
+                    void* packed) = 0;
+  void pack(Handle handle, const WeightLayout& layout, void* packed) {
+    pack(handle, 0, layout, packed);
+  }
+  /// out (count, inputs) = rows of a matrix (outputs, 1, inputs), such as the embeddings of tokens.
+  /// `rows` (count), on the device, are in [0, outputs).
+  virtual void gather_rows(Handle handle, const std::int32_t* rows, std::int64_t count, Dtype to,
+                           void* out) = 0;
 
-  /// Before a minibatch: the first gradients overwrite, later parts add.
+  /// Before a minibatch: the first gradients overwrite, later parts add. Where gradients come in
+  /// tiles, the first of a minibatch come in rising order without gaps.
   virtual void begin_minibatch() = 0;
-  virtual void add_gradient(Handle handle, const float* gradient, const WeightLayout& layout) = 0;
+  /// The gradient of a tile; see pack().
+  virtual void add_gradient(Handle handle, std::int64_t first_output, const float* gradient,
+                            const WeightLayout& layout) = 0;
+  void add_gradient(Handle handle, const float* gradient, const WeightLayout& layout) {
+    add_gradient(handle, 0, gradient, layout);
+  }
+  /// Adds gradients (count, inputs) to rows of a matrix, which may repeat; the gradient of every
+  /// other row is zero. A call sums what a row gets in FP32, in order of position, and rounds that
+  /// sum once.
+  virtual void add_row_gradients(Handle handle, const std::int32_t* rows, std::int64_t count,
+                                 const void* gradients, Dtype from) = 0;
   /// Of a sensitive parameter, in canonical order.
   virtual void add_gradient(Handle handle, const float* gradient) = 0;
   virtual bool gradients_finite() = 0;
@@ -83,6 +105,8 @@ class ParameterStore {
   /// The dense weight or gradient in canonical order, in host memory, for export and tests.
   virtual void read_dense(Handle handle, float* to) const = 0;
   virtual void read_dense_gradient(Handle handle, float* to) const = 0;
+  /// Whether only the parameter's non-zeros are stored.
+  virtual bool compressed(Handle handle) const = 0;
   /// Which elements are stored, 1 or 0 each; the others are zero and stay so.
   virtual void read_pattern(Handle handle, std::uint8_t* stored) const = 0;
   /// Imports every weight: fill(h, to) writes the dense parameter h, in canonical order, and may be

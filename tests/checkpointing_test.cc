@@ -7,6 +7,7 @@
 #include "core/philox.h"
 #include "engine/dense_store.h"
 #include "techniques/registry.h"
+#include "tests/random_tree.h"
 #include "tests/reference_net.h"
 #include "tests/temporary_folder.h"
 
@@ -89,26 +90,6 @@ TEST(Checkpointing, Wrn28_2IsEqual) {
     return state_bytes(*session.trainer);
   };
   EXPECT_TRUE(bytes("none") == bytes("segments:4/recursive/normalization"));
-}
-
-// A random tree over [begin, end).
-SegmentTree random_tree(std::size_t begin, std::size_t end, std::uint32_t seed,
-                        std::uint32_t& draws) {
-  const auto draw = [&](std::size_t n) {
-    return uniform_below(Philox::rounds({draws++, 0, 0, 0}, {seed, 0})[0],
-                         static_cast<std::uint32_t>(n));
-  };
-  SegmentTree tree;
-  for (std::size_t at = begin; at < end;) {
-    const std::size_t length = 1 + draw(end - at);
-    if (draw(4) > 0) {
-      SegmentNode segment{{at, at + length}, {}};
-      if (draw(3) > 0) segment.inner = random_tree(at, at + length, seed, draws);
-      tree.push_back(std::move(segment));
-    }
-    at += length;
-  }
-  return tree;
 }
 
 TEST(Checkpointing, AnyTreeGivesTheBytesOfKeepAll) {

@@ -51,7 +51,7 @@ TEST_P(SparseOps, UnpackIsThePackedDenseWeight) {
         const Buffer dense(sample.dense, dtype), values(sample.values, dtype);
         const Buffer expected(layout.bytes()), packed(layout.bytes());
         ops.pack_weights(dense.data(), dtype, layout, expected.data());
-        ops.unpack_sparse(values.data(), dtype, sample.pattern.view(), layout, packed.data());
+        ops.unpack_sparse(values.data(), dtype, sample.pattern.view(), 0, layout, packed.data());
         const auto bytes = static_cast<std::size_t>(layout.bytes());
         EXPECT_EQ(packed.bytes(0, bytes), expected.bytes(0, bytes))
             << c.outputs << " x " << c.inputs << ", " << name_of(dtype);
@@ -70,7 +70,7 @@ TEST_P(SparseOps, GatherIsTheDenseGradientThere) {
       for (const bool accumulate : {false, true}) {
         const Buffer expected(sample.dense, dtype), gathered(sample.values, dtype);
         ops.unpack_gradient(dw.floats(), layout, expected.data(), dtype, accumulate);
-        ops.gather_gradient(dw.floats(), layout, sample.pattern.view(), gathered.data(), dtype,
+        ops.gather_gradient(dw.floats(), layout, sample.pattern.view(), 0, gathered.data(), dtype,
                             accumulate);
         Floats wanted;
         const Floats all = expected.read(dtype);

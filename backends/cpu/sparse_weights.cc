@@ -1,6 +1,7 @@
 #include "backends/cpu/sparse_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backends/cpu/slices.h"
@@ -8,21 +9,35 @@
 namespace memfloor::cpu {
 namespace {
 
-// Layouts interleave up to 16 output channels in a cache line: they go to one thread.
+// Layouts interleave up to 16 outputs in a cache line: they go to one thread.
 constexpr std::int64_t kBlock = 16;
+constexpr std::int64_t kMostSlices = 64;
 constexpr std::int64_t kZeroPiece = 32768;  // bytes
 
-template <class Body>
-void blocks_of_outputs(ThreadPool& pool, std::int64_t outputs, Body&& body) {
-  pool.parallel_for(ceil_div(outputs, kBlock), [&](std::int64_t block, int) {
-    body(block * kBlock, std::min(outputs, (block + 1) * kBlock));
+// Calls visit(k, row of the tile, tap, input) for the non-zeros of rows [first, first + rows).
+template <class Visit>
+void for_each_in_tile(ThreadPool& pool, const SparsePattern& pattern, std::int64_t first,
+                      std::int64_t rows, Visit&& visit) {
+  const std::int64_t step = ceil_div(ceil_div(rows, kMostSlices), kBlock) * kBlock;
+  const std::int64_t slices = ceil_div(rows, step);
+  // Where each slice's values begin: counting from the weight's first row once, not in every slice.
+  std::array<std::int64_t, kMostSlices> begin{};
+  begin[0] = values_in(pattern, 0, first);
+  for (std::int64_t s = 1; s < slices; ++s)
+    begin[s] = begin[s - 1] + values_in(pattern, first + (s - 1) * step, first + s * step);
+  pool.parallel_for(slices, [&](std::int64_t s, int) {
+    for_each_non_zero(pattern, first + s * step, first + std::min(rows, (s + 1) * step), begin[s],
+                      [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
+                        visit(k, o - first, t, i);
+                      });
   });
 }
 
 }  // namespace
 
 void unpack_sparse_weights(ThreadPool& pool, const void* values, Dtype from,
-                           const SparsePattern& pattern, const WeightLayout& layout, void* packed) {
+                           const SparsePattern& pattern, std::int64_t first_output,
+                           const WeightLayout& layout, void* packed) {
   const std::int64_t bytes = layout.bytes();
   pool.parallel_for(ceil_div(bytes, kZeroPiece), [&](std::int64_t piece, int) {
     const std::int64_t begin = piece * kZeroPiece;
@@ -35,29 +50,25 @@ void unpack_sparse_weights(ThreadPool& pool, const void* values, Dtype from,
       using To = decltype(out);
       const auto* v = static_cast<const From*>(values);
       auto* to = static_cast<To*>(packed);
-      blocks_of_outputs(pool, pattern.outputs, [&](std::int64_t first, std::int64_t last) {
-        for_each_non_zero(pattern, first, last,
-                          [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
-                            to[layout.offset(o, t, i)] = To(static_cast<float>(v[k]));
-                          });
-      });
+      for_each_in_tile(pool, pattern, first_output, layout.outputs(),
+                       [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
+                         to[layout.offset(o, t, i)] = To(static_cast<float>(v[k]));
+                       });
     });
   });
 }
 
 void gather_sparse_gradient(ThreadPool& pool, const float* dw, const WeightLayout& layout,
-                            const SparsePattern& pattern, void* gradient, Dtype to,
-                            bool accumulate) {
+                            const SparsePattern& pattern, std::int64_t first_output, void* gradient,
+                            Dtype to, bool accumulate) {
   with_dtype(to, [&](auto out) {
     using To = decltype(out);
     auto* g = static_cast<To*>(gradient);
-    blocks_of_outputs(pool, pattern.outputs, [&](std::int64_t first, std::int64_t last) {
-      for_each_non_zero(pattern, first, last,
-                        [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
-                          const float value = dw[layout.offset(o, t, i)];
-                          g[k] = To(accumulate ? static_cast<float>(g[k]) + value : value);
-                        });
-    });
+    for_each_in_tile(pool, pattern, first_output, layout.outputs(),
+                     [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
+                       const float value = dw[layout.offset(o, t, i)];
+                       g[k] = To(accumulate ? static_cast<float>(g[k]) + value : value);
+                     });
   });
 }
 

@@ -9,9 +9,10 @@ namespace memfloor::cpu {
 
 // See TensorOps::unpack_sparse and TensorOps::gather_gradient.
 void unpack_sparse_weights(ThreadPool& pool, const void* values, Dtype from,
-                           const SparsePattern& pattern, const WeightLayout& layout, void* packed);
+                           const SparsePattern& pattern, std::int64_t first_output,
+                           const WeightLayout& layout, void* packed);
 void gather_sparse_gradient(ThreadPool& pool, const float* dw, const WeightLayout& layout,
-                            const SparsePattern& pattern, void* gradient, Dtype to,
-                            bool accumulate);
+                            const SparsePattern& pattern, std::int64_t first_output, void* gradient,
+                            Dtype to, bool accumulate);
 
 }  // namespace memfloor::cpu

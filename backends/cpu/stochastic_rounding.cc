@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/lanes.h"
+#include "backends/cpu/philox_lanes.h"
 #include "core/error.h"
-#include "core/philox.h"
 
 namespace memfloor::cpu {
 namespace {
 
-static_assert(kRoundingBlock == 8 * kLanes, "four words, two numbers each, a lane");
+static_assert(kRoundingBlock == PhiloxLanes::kNumbers);
 
 // What comes out of adding random bits below the last place and cutting them off, as 16-bit
 // patterns in 32-bit lanes; infinities and NaN are not right.
@@ -44,39 +43,13 @@ void round_part(const float* from, T* to, PartBits random) {
   store_halves(to, finite ? cut(T{}, bits, random) : halves);
 }
 
-// The words of Philox counters (update, group + lane, array, stream), as Philox makes them.
-struct PhiloxLanes {
-  alignas(64) std::uint32_t word[4][kLanes];
-
-  PhiloxLanes(const RoundingDraws& draws, std::uint32_t group) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      word[0][lane] = draws.update, word[1][lane] = group + static_cast<std::uint32_t>(lane);
-      word[2][lane] = draws.array, word[3][lane] = draws.stream;
-    }
-    std::uint32_t key0 = draws.seed,
-                  key1 = static_cast<std::uint32_t>(Purpose::stochastic_rounding);
-    for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u)
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const std::uint64_t a = 0xD2511F53ull * word[0][lane], b = 0xCD9E8D57ull * word[2][lane];
-        word[0][lane] = static_cast<std::uint32_t>(b >> 32) ^ word[1][lane] ^ key0;
-        word[1][lane] = static_cast<std::uint32_t>(b);
-        word[2][lane] = static_cast<std::uint32_t>(a >> 32) ^ word[3][lane] ^ key1;
-        word[3][lane] = static_cast<std::uint32_t>(a);
-      }
-  }
-
-  // Numbers below 2^16 for the part of a row of 16 elements that begins at `lane`.
-  PartBits row(int index, int lane) const {
-    const auto words = load_as<PartBits>(word[index / 2] + lane);
-    return index % 2 ? words >> 16 : words & 0xffffu;
-  }
-};
-
 template <class T>
 void round_all(const RoundingDraws& draws, const float* from, T* to, std::int64_t first,
                std::int64_t elements) {
   for (std::int64_t block = 0; block < elements; block += kRoundingBlock) {
-    const PhiloxLanes random(draws, static_cast<std::uint32_t>((first + block) / 8));
+    const auto group = static_cast<std::uint32_t>((first + block) / 8);
+    const PhiloxLanes random(draws.seed, Purpose::stochastic_rounding,
+                             {draws.update, group, draws.array, draws.stream}, 1);
     const auto count = static_cast<int>(std::min(kRoundingBlock, elements - block));
     for (int i = 0; i < count; i += kPart) {
       const float* part = from + block + i;

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/matrix_rows.h"
 #include "backends/cpu/sgd.h"
 #include "backends/cpu/slices.h"
 #include "backends/cpu/sparse_weights.h"
@@ -27,6 +28,16 @@ class CpuTensorOps final : public TensorOps {
   }
   void copy(void* to, const void* from, std::int64_t bytes) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+  void copy_rows(void* to, std::int64_t to_stride, const void* from, std::int64_t from_stride,
+                 std::int64_t row_bytes, std::int64_t rows) override {
+    constexpr std::int64_t kRows = 64;
+    pool_.parallel_for(ceil_div(rows, kRows), [&](std::int64_t i, int) {
+      for (std::int64_t row = i * kRows; row < std::min(rows, (i + 1) * kRows); ++row)
+        std::memcpy(static_cast<char*>(to) + row * to_stride,
+                    static_cast<const char*>(from) + row * from_stride,
+                    static_cast<std::size_t>(row_bytes));
+    });
   }
   void upload(void* to, std::int64_t, const std::function<void(void*)>& fill) override { fill(to); }
   void download(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
@@ -117,12 +128,33 @@ class CpuTensorOps final : public TensorOps {
   }
 
   void unpack_sparse(const void* values, Dtype from, const SparsePattern& pattern,
-                     const WeightLayout& layout, void* packed) override {
-    unpack_sparse_weights(pool_, values, from, pattern, layout, packed);
+                     std::int64_t first_output, const WeightLayout& layout, void* packed) override {
+    unpack_sparse_weights(pool_, values, from, pattern, first_output, layout, packed);
   }
   void gather_gradient(const float* dw, const WeightLayout& layout, const SparsePattern& pattern,
-                       void* gradient, Dtype to, bool accumulate) override {
-    gather_sparse_gradient(pool_, dw, layout, pattern, gradient, to, accumulate);
+                       std::int64_t first_output, void* gradient, Dtype to,
+                       bool accumulate) override {
+    gather_sparse_gradient(pool_, dw, layout, pattern, first_output, gradient, to, accumulate);
+  }
+
+  void gather_rows(const void* matrix, Dtype from, std::int64_t outputs, std::int64_t inputs,
+                   const std::int32_t* rows, std::int64_t count, Dtype to, void* y) override {
+    cpu::gather_rows(pool_, matrix, from, outputs, inputs, rows, count, to, y);
+  }
+  void add_rows(const void* x, Dtype from, const std::int32_t* rows, std::int64_t count,
+                void* matrix, Dtype to, std::int64_t outputs, std::int64_t inputs,
+                void* scratch) override {
+    cpu::add_rows(pool_, x, from, rows, count, matrix, to, outputs, inputs, scratch);
+  }
+  void gather_sparse_rows(const void* values, Dtype from, const SparsePattern& pattern,
+                          const std::int32_t* rows, std::int64_t count, Dtype to, void* y,
+                          void* scratch) override {
+    cpu::gather_sparse_rows(pool_, values, from, pattern, rows, count, to, y, scratch);
+  }
+  void add_sparse_rows(const void* x, Dtype from, const std::int32_t* rows, std::int64_t count,
+                       void* values, Dtype to, const SparsePattern& pattern,
+                       void* scratch) override {
+    cpu::add_sparse_rows(pool_, x, from, rows, count, values, to, pattern, scratch);
   }
 
   void adam(const AdamRule&, const UpdateStep&, const UpdateArrays&) override {

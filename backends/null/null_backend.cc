@@ -130,6 +130,10 @@ class NullSequenceOps final : public SequenceOps {
                    void*) override {}
   void add_positions(const Sequences&, const Dropout&, float, std::int64_t, std::int64_t, Dtype,
                      void*) override {}
+  void add_positions_backward(const Sequences&, const Dropout&, float, std::int64_t, Dtype,
+                              void*) override {}
+  void convolve_position(std::int64_t, std::int64_t, const DynamicConvolutionDescriptor&,
+                         const void*, const void*, void*) override {}
   void mask_relu(std::int64_t, Dtype, const void*, void*) override {}
   void softmax(std::int64_t, std::int64_t, std::int64_t, Dtype, void*) override {}
   void softmax_backward(std::int64_t, std::int64_t, std::int64_t, Dtype, const void*,
@@ -140,6 +144,8 @@ class NullTensorOps final : public TensorOps {
  public:
   void zero(void*, std::int64_t) override {}
   void copy(void*, const void*, std::int64_t) override {}
+  void copy_rows(void*, std::int64_t, const void*, std::int64_t, std::int64_t,
+                 std::int64_t) override {}
   void upload(void*, std::int64_t, const std::function<void(void*)>&) override {}
   void download(void*, const void*, std::int64_t) override {}
   void on_host(const std::vector<DeviceArray>&,
@@ -148,10 +154,18 @@ class NullTensorOps final : public TensorOps {
   bool all_finite(const void*, std::int64_t, Dtype) override { return true; }
   void pack_weights(const void*, Dtype, const WeightLayout&, void*) override {}
   void unpack_gradient(const float*, const WeightLayout&, void*, Dtype, bool) override {}
-  void unpack_sparse(const void*, Dtype, const SparsePattern&, const WeightLayout&,
+  void unpack_sparse(const void*, Dtype, const SparsePattern&, std::int64_t, const WeightLayout&,
                      void*) override {}
-  void gather_gradient(const float*, const WeightLayout&, const SparsePattern&, void*, Dtype,
-                       bool) override {}
+  void gather_gradient(const float*, const WeightLayout&, const SparsePattern&, std::int64_t, void*,
+                       Dtype, bool) override {}
+  void gather_rows(const void*, Dtype, std::int64_t, std::int64_t, const std::int32_t*,
+                   std::int64_t, Dtype, void*) override {}
+  void add_rows(const void*, Dtype, const std::int32_t*, std::int64_t, void*, Dtype, std::int64_t,
+                std::int64_t, void*) override {}
+  void gather_sparse_rows(const void*, Dtype, const SparsePattern&, const std::int32_t*,
+                          std::int64_t, Dtype, void*, void*) override {}
+  void add_sparse_rows(const void*, Dtype, const std::int32_t*, std::int64_t, void*, Dtype,
+                       const SparsePattern&, void*) override {}
   void sgd(const SgdRule&, const UpdateStep&, const UpdateArrays&) override {}
   void adam(const AdamRule&, const UpdateStep&, const UpdateArrays&) override {}
   void images_to_tensor(const std::uint8_t*, std::int64_t, const std::array<float, 3>&,

@@ -34,18 +34,20 @@ PatternArrays pattern_arrays(void* const* arrays, std::size_t count) {
 }  // namespace
 
 CompressedStore::CompressedStore(double sparsity, std::unique_ptr<SparseMethod> method,
-                                 std::unique_ptr<Pattern> pattern)
-    : sparsity_(sparsity), method_(std::move(method)), pattern_(std::move(pattern)) {}
+                                 std::unique_ptr<Pattern> pattern, SparseScope scope)
+    : sparsity_(sparsity),
+      method_(std::move(method)),
+      pattern_(std::move(pattern)),
+      scope_(scope) {}
 
 void CompressedStore::allocate(Ledger& ledger, TensorOps& ops, const PrecisionPolicy& precision,
                                int optimizer_states) {
   DenseStore::allocate(ledger, ops, precision, optimizer_states);
-  ledger_ = &ledger;
   std::int64_t positions = 0;
   layer_of_.assign(specs_.size(), 0);
   for (std::size_t h = 0; h < specs_.size(); ++h) {
     const ParameterSpec& spec = specs_[h];
-    if (!spec.compressible) continue;
+    if (is_dense(spec)) continue;
     layer_of_[h] = layers_.size();
     layers_.push_back({static_cast<Handle>(h), spec.outputs, spec.taps, spec.inputs, spec.name});
     positions += spec.elements();
@@ -114,18 +116,43 @@ void CompressedStore::initialize(std::uint32_t seed) {
                  [&](void* host) { method_->initialize(static_cast<float*>(host)); });
 }
 
-void CompressedStore::pack(Handle h, const WeightLayout& layout, void* packed) {
-  if (!compressed(h)) return DenseStore::pack(h, layout, packed);
+void CompressedStore::pack(Handle h, std::int64_t first_output, const WeightLayout& layout,
+                           void* packed) {
+  if (!compressed(h)) return DenseStore::pack(h, first_output, layout, packed);
   const std::size_t l = layer_of_[h];
-  ops_->unpack_sparse(slab_.weights(starts_[l]), slab_.formats().weight, device_pattern(l), layout,
-                      packed);
+  ops_->unpack_sparse(slab_.weights(starts_[l]), slab_.formats().weight, device_pattern(l),
+                      first_output, layout, packed);
 }
 
-void CompressedStore::add_gradient(Handle h, const float* gradient, const WeightLayout& layout) {
-  if (!compressed(h)) return DenseStore::add_gradient(h, gradient, layout);
+void CompressedStore::gather_rows(Handle h, const std::int32_t* rows, std::int64_t count, Dtype to,
+                                  void* out) {
+  if (!compressed(h)) return DenseStore::gather_rows(h, rows, count, to, out);
   const std::size_t l = layer_of_[h];
-  ops_->gather_gradient(gradient, layout, device_pattern(l), slab_.gradients(starts_[l]),
-                        slab_.formats().gradient, !first_gradient(h));
+  const Block scratch = row_scratch(h, count);
+  ops_->gather_sparse_rows(slab_.weights(starts_[l]), slab_.formats().weight, device_pattern(l),
+                           rows, count, to, out, scratch.data());
+}
+
+void CompressedStore::add_gradient(Handle h, std::int64_t first_output, const float* gradient,
+                                   const WeightLayout& layout) {
+  if (!compressed(h)) return DenseStore::add_gradient(h, first_output, gradient, layout);
+  const std::size_t l = layer_of_[h];
+  const bool first = first_gradient(h, first_output, layout.outputs());
+  ops_->gather_gradient(gradient, layout, device_pattern(l), first_output,
+                        slab_.gradients(starts_[l]), slab_.formats().gradient, !first);
+}
+
+void CompressedStore::add_row_gradients(Handle h, const std::int32_t* rows, std::int64_t count,
+                                        const void* gradients, Dtype from) {
+  if (!compressed(h)) return DenseStore::add_row_gradients(h, rows, count, gradients, from);
+  const std::size_t l = layer_of_[h];
+  const Dtype to = slab_.formats().gradient;
+  if (first_gradient(h, 0, specs_[h].outputs))
+    ops_->zero(slab_.gradients(starts_[l]),
+               this->count(l) * static_cast<std::int64_t>(size_of(to)));
+  const Block scratch = row_scratch(h, count);
+  ops_->add_sparse_rows(gradients, from, rows, count, slab_.gradients(starts_[l]), to,
+                        device_pattern(l), scratch.data());
 }
 
 void CompressedStore::move_pattern(std::int64_t step) {

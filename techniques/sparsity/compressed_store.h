@@ -5,7 +5,7 @@
 // stays moves in place: first all of it to the front of its array, then, from the end, to where it
 // belongs, with zeros where positions grew. That takes two workspaces: the next pattern, a bit a
 // position, and the old one of one layer. Dense weights and gradients of a layer exist only where a
-// kernel reads or writes them, one layer at a time.
+// kernel reads or writes them, one layer or tile at a time.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,15 @@
 
 namespace memfloor {
 
+/// Which of the compressible parameters are stored compressed.
+enum class SparseScope : std::uint8_t { layers, all };
+
 class CompressedStore final : public DenseStore {
  public:
-  /// sparsity in (0, 1): the share of compressible weights that do not exist.
+  /// sparsity in (0, 1): the share of compressible weights that do not exist. Under the scope
+  /// `layers` the matrices of vocabularies are stored dense.
   CompressedStore(double sparsity, std::unique_ptr<SparseMethod> method,
-                  std::unique_ptr<Pattern> pattern);
+                  std::unique_ptr<Pattern> pattern, SparseScope scope = SparseScope::layers);
 
   /// Throws InputError where the layers are more than the weights that are left.
   void allocate(Ledger& ledger, TensorOps& ops, const PrecisionPolicy& precision,
@@ -29,9 +33,16 @@ class CompressedStore final : public DenseStore {
   /// in the dense model.
   void initialize(std::uint32_t seed) override;
 
-  void pack(Handle handle, const WeightLayout& layout, void* packed) override;
+  using DenseStore::pack;
+  void pack(Handle handle, std::int64_t first_output, const WeightLayout& layout,
+            void* packed) override;
+  void gather_rows(Handle handle, const std::int32_t* rows, std::int64_t count, Dtype to,
+                   void* out) override;
   using DenseStore::add_gradient;
-  void add_gradient(Handle handle, const float* gradient, const WeightLayout& layout) override;
+  void add_gradient(Handle handle, std::int64_t first_output, const float* gradient,
+                    const WeightLayout& layout) override;
+  void add_row_gradients(Handle handle, const std::int32_t* rows, std::int64_t count,
+                         const void* gradients, Dtype from) override;
 
   bool pattern_moves() const override { return method_->moves(); }
   bool pattern_moves_after(std::int64_t step) const override { return method_->moves_after(step); }
@@ -43,18 +54,20 @@ class CompressedStore final : public DenseStore {
 
   void read_dense(Handle handle, float* to) const override;
   void read_dense_gradient(Handle handle, float* to) const override;
+  bool compressed(Handle handle) const override { return !is_dense(specs_[handle]); }
   void read_pattern(Handle handle, std::uint8_t* stored) const override;
   /// Takes the weights' own pattern; where they have fewer non-zeros than the store holds, the
   /// first free positions are stored zeros. Optimizer state becomes zero.
   void write_dense(const Fill& fill) override;
 
  protected:
-  bool is_dense(const ParameterSpec& spec) const override { return !spec.compressible; }
+  bool is_dense(const ParameterSpec& spec) const override {
+    return !spec.compressible || (spec.vocabulary && scope_ == SparseScope::layers);
+  }
 
  private:
   using Visit = std::function<void(std::int64_t k, std::int64_t position)>;
 
-  bool compressed(Handle handle) const { return specs_[handle].compressible; }
   std::int64_t count(std::size_t l) const { return starts_[l + 1] - starts_[l]; }
   SparsePattern device_pattern(std::size_t l) const {
     return pattern_->layer(pattern_->arrays(), l, starts_[l]);
@@ -68,7 +81,7 @@ class CompressedStore final : public DenseStore {
   double sparsity_;
   std::unique_ptr<SparseMethod> method_;
   std::unique_ptr<Pattern> pattern_;
-  Ledger* ledger_ = nullptr;
+  SparseScope scope_;
   std::uint32_t seed_ = 0;
 
   std::vector<CompressedLayer> layers_;
