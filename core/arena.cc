@@ -11,15 +11,37 @@
 #include "core/poison.h"
 
 namespace memfloor {
-namespace {
-
-using Placement = ArenaLayout::Placement;
 
 struct Lifetime {
   std::int64_t bytes;
   std::size_t begin, end;  // [begin, end) in events since the phase began
-  bool operator==(const Lifetime&) const = default;
 };
+
+namespace {
+
+using Placement = ArenaLayout::Placement;
+
+// What a heap would do: blocks in order of their begins, each at the lowest gap among those alive.
+// Quick, and often good enough.
+std::int64_t place_as_they_come(const std::vector<Lifetime>& blocks,
+                                std::vector<std::int64_t>& offsets) {
+  using Alive = std::pair<std::int64_t, std::size_t>;  // offset, index
+  std::vector<Alive> alive;                            // by offset
+  std::int64_t height = 0;
+  offsets.assign(blocks.size(), 0);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    std::erase_if(alive, [&](const Alive& a) { return blocks[a.second].end <= blocks[i].begin; });
+    const std::int64_t size = aligned(blocks[i].bytes);
+    std::int64_t offset = 0;
+    auto gap = alive.begin();
+    for (; gap != alive.end() && gap->first - offset < size; ++gap)
+      offset = gap->first + aligned(blocks[gap->second].bytes);
+    alive.insert(gap, {offset, i});
+    offsets[i] = offset;
+    height = std::max(height, offset + size);
+  }
+  return height;
+}
 
 // Offsets for one phase such that blocks alive together do not overlap, and the height reached.
 // Greedy: blocks in the given order, each at the lowest gap that fits among those already placed.
@@ -49,36 +71,40 @@ std::int64_t place_in_order(const std::vector<Lifetime>& blocks,
   return height;
 }
 
-// Tries the orders that serve nested and crossing lifetimes, keeps the lowest arena. Appends the
-// placements and returns the height.
-std::int64_t place_stretch(const std::vector<Lifetime>& blocks,
+// Tries the orders that serve nested and crossing lifetimes, and keeps the lowest arena, where
+// blocks placed as they come rise above `free`, which the arena has anyway. Appends the placements
+// and returns the height.
+std::int64_t place_stretch(const std::vector<Lifetime>& blocks, std::int64_t free,
                            std::vector<Placement>& placements) {
-  std::vector<std::size_t> order(blocks.size());
-  std::iota(order.begin(), order.end(), 0);
   std::vector<std::int64_t> offsets, best;
-  std::int64_t best_height = -1;
-  auto attempt = [&](auto&& key) {
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return key(blocks[a]) > key(blocks[b]); });
-    const std::int64_t height = place_in_order(blocks, order, offsets);
-    if (best_height < 0 || height < best_height) best_height = height, best = offsets;
-  };
-  const auto length = [](const Lifetime& b) { return static_cast<double>(b.end - b.begin); };
-  attempt([](const Lifetime& b) { return static_cast<double>(b.bytes); });
-  attempt(length);
-  attempt([&](const Lifetime& b) { return static_cast<double>(b.bytes) * length(b); });
+  std::int64_t best_height = place_as_they_come(blocks, best);
+  if (best_height > free) {
+    std::vector<std::size_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), 0);
+    auto attempt = [&](auto&& key) {
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return key(blocks[a]) > key(blocks[b]);
+      });
+      const std::int64_t height = place_in_order(blocks, order, offsets);
+      if (height < best_height) best_height = height, best = offsets;
+    };
+    const auto length = [](const Lifetime& b) { return static_cast<double>(b.end - b.begin); };
+    attempt([](const Lifetime& b) { return static_cast<double>(b.bytes); });
+    attempt(length);
+    attempt([&](const Lifetime& b) { return static_cast<double>(b.bytes) * length(b); });
+  }
   for (std::size_t i = 0; i < blocks.size(); ++i) placements.push_back({blocks[i].bytes, best[i]});
-  return std::max<std::int64_t>(best_height, 0);
+  return best_height;
 }
 
 // Where no block is alive, as between the parts of a minibatch, a phase falls into stretches that
 // are placed by themselves: the greedy search is quadratic in the blocks that it is given.
-std::int64_t place_phase(const std::vector<Lifetime>& blocks, std::vector<Placement>& placements) {
-  std::int64_t height = 0;
+std::int64_t place_phase(const std::vector<Lifetime>& blocks, std::int64_t free,
+                         std::vector<Placement>& placements) {
   std::vector<Lifetime> stretch;
   std::size_t alive_until = 0;
   const auto place = [&] {
-    height = std::max(height, place_stretch(stretch, placements));
+    free = std::max(free, place_stretch(stretch, free, placements));
     stretch.clear();
   };
   for (const Lifetime& block : blocks) {  // in order of their begins
@@ -87,19 +113,29 @@ std::int64_t place_phase(const std::vector<Lifetime>& blocks, std::vector<Placem
     alive_until = std::max(alive_until, block.end);
   }
   place();
-  return height;
+  return free;
 }
+
+std::uint64_t hash_of(const std::vector<Lifetime>& blocks) {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const Lifetime& block : blocks)
+    for (const auto value :
+         {static_cast<std::uint64_t>(block.bytes), static_cast<std::uint64_t>(block.begin),
+          static_cast<std::uint64_t>(block.end)})
+      hash = (hash ^ value) * 0x100000001b3u;
+  return hash;
+}
+
+// Placements that a layout holds at most, beside those of its first phase.
+constexpr std::size_t kKeptPlacements = 1 << 18;
 
 }  // namespace
 
-ArenaLayout plan_layout(const EventLog& log) {
+void LayoutPlanner::add(const EventLog& log) {
   using Kind = LedgerEvent::Kind;
-  ArenaLayout layout;
-  std::int64_t base = 0, height = 0;
   std::string phase;
   bool in_phase = false;
   std::size_t phase_begin = 0;
-  std::map<std::string, std::vector<Lifetime>> seen;     // by phase
   std::vector<Lifetime> blocks;                          // of the current phase
   std::unordered_map<std::uint32_t, std::size_t> alive;  // id -> index in blocks
 
@@ -110,22 +146,15 @@ ArenaLayout plan_layout(const EventLog& log) {
       blocks.clear(), alive.clear();
     } else if (e.kind == Kind::phase_end) {
       MEMFLOOR_CHECK(alive.empty(), "phase '", phase, "' left ", alive.size(), " blocks behind");
-      std::vector<Placement> placements;
-      const auto [known, fresh] = seen.emplace(phase, blocks);
-      MEMFLOOR_CHECK(fresh || known->second == blocks, "two phases named '", phase,
-                     "' allocate or free differently");
-      if (fresh) {
-        height = std::max(height, place_phase(blocks, placements));
-        layout.phases.emplace(phase, std::move(placements));
-      }
+      place(phase, blocks);
       in_phase = false;
     } else if (e.kind == Kind::allocate && in_phase) {
       alive[e.id] = blocks.size();
       blocks.push_back({e.bytes, i - phase_begin, i - phase_begin});
     } else if (e.kind == Kind::allocate) {
-      MEMFLOOR_CHECK(layout.phases.empty(), "block '", e.label, "' is allocated between phases");
-      layout.setup.push_back({e.bytes, base});
-      base += aligned(e.bytes);
+      MEMFLOOR_CHECK(seen_.empty(), "block '", e.label, "' is allocated between phases");
+      layout_.setup.push_back({e.bytes, base_});
+      base_ += aligned(e.bytes);
     } else if (e.kind == Kind::free && in_phase) {
       const auto found = alive.find(e.id);
       MEMFLOOR_CHECK(found != alive.end(), "a set-up block is freed in phase '", phase, "'");
@@ -133,10 +162,26 @@ ArenaLayout plan_layout(const EventLog& log) {
       alive.erase(found);
     }
   }
-  for (auto& [name, placements] : layout.phases)
-    for (Placement& p : placements) p.offset += base;
-  layout.total_bytes = base + height;
-  return layout;
+  layout_.total_bytes = base_ + height_;
+}
+
+void LayoutPlanner::place(std::string phase, const std::vector<Lifetime>& blocks) {
+  const auto [known, fresh] = seen_.emplace(phase, hash_of(blocks));
+  MEMFLOOR_CHECK(fresh || known->second == hash_of(blocks), "two phases named '", phase,
+                 "' allocate or free differently");
+  if (!fresh && layout_.phases.contains(phase)) return;
+  last_phase_.clear();
+  height_ = std::max(height_, place_phase(blocks, height_, last_phase_));
+  for (Placement& p : last_phase_) p.offset += base_;
+  if (!layout_.phases.empty() && kept_ + last_phase_.size() > kKeptPlacements) return;
+  kept_ += last_phase_.size();
+  layout_.phases.emplace(std::move(phase), last_phase_);
+}
+
+ArenaLayout plan_layout(const EventLog& log) {
+  LayoutPlanner planner;
+  planner.add(log);
+  return planner.layout();
 }
 
 namespace {
@@ -145,7 +190,8 @@ constexpr std::int64_t kHugePage = 2 << 20;
 
 class ArenaMemory final : public MemorySource {
  public:
-  explicit ArenaMemory(ArenaLayout layout) : layout_(std::move(layout)), current_(&layout_.setup) {
+  ArenaMemory(ArenaLayout layout, PhasePlanner planner)
+      : layout_(std::move(layout)), planner_(std::move(planner)), current_(&layout_.setup) {
     // Address space is rounded up to whole huge pages; untouched pages cost nothing.
     mapped_bytes_ = (layout_.total_bytes + 2 * kHugePage - 1) / kHugePage * kHugePage;
     mapping_ = mmap(nullptr, static_cast<std::size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
@@ -168,9 +214,10 @@ class ArenaMemory final : public MemorySource {
 
   void begin_phase(std::string_view name) override {
     const auto found = layout_.phases.find(name);
-    MEMFLOOR_CHECK(found != layout_.phases.end(), "the arena was not planned for phase '", name,
-                   "'");
-    current_ = &found->second;
+    MEMFLOOR_CHECK(found != layout_.phases.end() || planner_,
+                   "the arena was not planned for phase '", name, "'");
+    if (found == layout_.phases.end()) planned_ = planner_(name);
+    current_ = found == layout_.phases.end() ? &planned_ : &found->second;
     next_ = 0;
     phase_ = name;
   }
@@ -188,6 +235,7 @@ class ArenaMemory final : public MemorySource {
                    " bytes instead of ", next_ < current_->size() ? (*current_)[next_].bytes : -1);
     const std::int64_t offset = (*current_)[next_++].offset;
     const std::int64_t end = offset + aligned(bytes);
+    MEMFLOOR_CHECK(end <= layout_.total_bytes, "'", phase_, "' needs more than was reserved");
     if (bytes > 0) {
       const auto after = live_.lower_bound(offset);
       const bool free_above = after == live_.end() || after->first >= end;
@@ -213,6 +261,8 @@ class ArenaMemory final : public MemorySource {
 
  private:
   ArenaLayout layout_;
+  PhasePlanner planner_;
+  std::vector<Placement> planned_;  // by it, for the current phase
   const std::vector<Placement>* current_;
   std::size_t next_ = 0;
   std::string phase_ = "set-up";
@@ -224,8 +274,8 @@ class ArenaMemory final : public MemorySource {
 
 }  // namespace
 
-std::unique_ptr<MemorySource> arena_memory(ArenaLayout layout) {
-  return std::make_unique<ArenaMemory>(std::move(layout));
+std::unique_ptr<MemorySource> arena_memory(ArenaLayout layout, PhasePlanner planner) {
+  return std::make_unique<ArenaMemory>(std::move(layout), std::move(planner));
 }
 
 }  // namespace memfloor

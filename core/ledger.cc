@@ -113,6 +113,7 @@ Ledger::Phase::~Phase() {
   ledger_.record_ = nullptr;
   ledger_.source_->end_phase();
   ledger_.log_event(LedgerEvent::Kind::phase_end, Category::transient, 0, 0, {});
+  if (ledger_.log_sink_) ledger_.log_sink_(std::exchange(ledger_.log_, {}));
 }
 
 std::vector<LiveBlock> live_at_peak(const EventLog& log) {

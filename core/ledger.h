@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -115,7 +116,13 @@ class Ledger {
   /// Requested bytes; 0 lifts the budget.
   void set_budget(std::int64_t bytes) { budget_ = bytes; }
 
-  void start_log() { logging_ = true; }
+  /// A log grows with the run; where there is a sink, it is handed every phase's events when the
+  /// phase ends (the first ones with the set-up's before them), and the log keeps none of them.
+  using LogSink = std::function<void(EventLog&& events)>;
+  void start_log(LogSink sink = {}) {
+    logging_ = true;
+    log_sink_ = std::move(sink);
+  }
   const EventLog& log() const { return log_; }
 
   const ByteSplit& live() const { return live_; }
@@ -138,6 +145,7 @@ class Ledger {
   std::uint32_t next_id_ = 0;
   bool logging_ = false;
   EventLog log_;
+  LogSink log_sink_;
 };
 
 }  // namespace memfloor

@@ -1,6 +1,7 @@
 // What a ledger reports: the meaning of every figure is in docs/memory-accounting.md.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -36,6 +37,14 @@ struct MemoryRecord {
   std::int64_t allocated_peak = 0;  // every block rounded up to the alignment
 
   bool operator==(const MemoryRecord&) const = default;
+
+  /// The record of a stretch that follows.
+  void add(const MemoryRecord& other) {
+    if (other.peak_total > peak_total) peak_total = other.peak_total, at_peak = other.at_peak;
+    for (int c = 0; c < kCategoryCount; ++c)
+      category_peak[c] = std::max(category_peak[c], other.category_peak[c]);
+    allocated_peak = std::max(allocated_peak, other.allocated_peak);
+  }
 
   // The paper's three components, from category peaks.
   std::int64_t paper_model() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,12 +43,36 @@ struct ArenaLayout {
   std::int64_t total_bytes = 0;
 };
 
-/// Throws Error where a phase leaves blocks behind or two phases of one name differ.
+/// Plans an arena while the log comes in, phase by phase.
+class LayoutPlanner {
+ public:
+  /// Events of whole phases, the set-up's before the first. Throws Error where a phase leaves
+  /// blocks behind or two phases of one name differ.
+  void add(const EventLog& events);
+
+  /// Of all that was added; phases beyond what fits into a few megabytes are counted in its height,
+  /// but not in it.
+  const ArenaLayout& layout() const { return layout_; }
+  /// Of the phase that was added last.
+  const std::vector<ArenaLayout::Placement>& last_phase() const { return last_phase_; }
+
+ private:
+  void place(std::string phase, const std::vector<struct Lifetime>& blocks);
+
+  ArenaLayout layout_;
+  std::vector<ArenaLayout::Placement> last_phase_;
+  std::int64_t base_ = 0, height_ = 0;         // of the set-up, of the phases above it
+  std::size_t kept_ = 0;                       // placements
+  std::map<std::string, std::uint64_t> seen_;  // a phase's blocks, as a hash
+};
 ArenaLayout plan_layout(const EventLog& log);
+
+/// The placements of a phase that the layout does not hold.
+using PhasePlanner = std::function<std::vector<ArenaLayout::Placement>(std::string_view phase)>;
 
 /// One reserved region, on huge pages where the system has them. A run that does not follow the
 /// layout (another size, another order, an unknown phase) throws Error: it is not the run that was
 /// planned.
-std::unique_ptr<MemorySource> arena_memory(ArenaLayout layout);
+std::unique_ptr<MemorySource> arena_memory(ArenaLayout layout, PhasePlanner planner = {});
 
 }  // namespace memfloor

@@ -214,7 +214,7 @@ int measure(const CommandLine& line) {
   Session session = open_session(line.spec);
   start_from(line.init_weights, session, false);
   Trainer& trainer = *session.trainer;
-  run_every_shape(trainer, 0.001f);
+  run_decisive(trainer, session.prediction, 0.001f);
   const json result = make_result("measure", session, nullptr);
   const std::string difference = prediction_difference(session.prediction, trainer);
   report(

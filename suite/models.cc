@@ -1,10 +1,12 @@
 #include "suite/models.h"
 
+#include <array>
 #include <charconv>
 
 #include "core/error.h"
 #include "suite/image_task.h"
 #include "suite/run_spec.h"
+#include "suite/translation_task.h"
 
 namespace memfloor {
 
@@ -42,7 +44,54 @@ Norm make_norm(const std::string& name) {
   throw InputError(concat("--norm '", name, "' is not known; this version knows: batch, group"));
 }
 
-void make_dynamic_conv_config(const RunSpec&) { throw InputError("pending"); }
+namespace {
+
+// "a_b_c" -> three positive numbers; false for another text.
+bool parse_sizes(const std::string& text, std::array<std::int64_t, 3>& sizes) {
+  const char *at = text.data(), *end = at + text.size();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto [after, error] = std::from_chars(at, end, sizes[i]);
+    if (error != std::errc{} || sizes[i] < 1 || sizes[i] > 100000) return false;
+    const bool last = i + 1 == sizes.size();
+    if (last ? after != end : after == end || *after != '_') return false;
+    at = after + 1;
+  }
+  return true;
+}
+
+std::vector<int> kernels(std::int64_t layers) {
+  std::vector<int> sizes;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    sizes.push_back(layer < 3 ? (4 << layer) - 1 : 31);
+  return sizes;
+}
+
+DynamicConvolutionMethod make_method(const std::string& name) {
+  if (name.empty() || name == "band") return DynamicConvolutionMethod::band;
+  if (name == "direct") return DynamicConvolutionMethod::direct;
+  throw InputError(
+      concat("--conv-impl '", name, "' is not known; this version knows: band, direct"));
+}
+
+}  // namespace
+
+DynamicConvConfig make_dynamic_conv_config(const RunSpec& spec) {
+  const std::string family = name_of(ModelFamily::dynamic_conv);
+  DynamicConvConfig config;
+  if (spec.model != family) {
+    std::array<std::int64_t, 3> sizes{};
+    if (!parse_sizes(spec.model.substr(family.size()), sizes) || sizes[0] > 100 || sizes[1] > 100 ||
+        sizes[2] % 4 != 0)
+      throw InputError(concat("--model '", spec.model,
+                              "' is not known; write dynamic_conv, or dynamic_conv<encoder layers>_"
+                              "<decoder layers>_<channels>, with a multiple of 4 channels"));
+    config.encoder_kernels = kernels(sizes[0]), config.decoder_kernels = kernels(sizes[1]);
+    config.channels = sizes[2], config.feed_forward = 2 * sizes[2];
+  }
+  config.method = make_method(spec.conv_impl);
+  config.loss.chunk = spec.loss_chunk;
+  return config;
+}
 
 namespace {
 
@@ -55,11 +104,26 @@ std::shared_ptr<const ImageDataset> open_images(const RunSpec& spec) {
   return open_cifar10(spec.data_dir);
 }
 
+std::shared_ptr<const TranslationCorpus> open_text(const RunSpec& spec) {
+  if (spec.data == "synthetic") {
+    SyntheticTranslation pair;
+    pair.sentence_length = spec.sentence_length;
+    return make_synthetic_translation(static_cast<std::uint32_t>(spec.seed), pair);
+  }
+  if (spec.data_dir.empty())
+    throw InputError(
+        "--data translation needs --data-dir, a folder made by scripts/prepare_iwslt14");
+  return open_translation_corpus(spec.data_dir);
+}
+
 }  // namespace
 
 std::unique_ptr<Task> make_task(const RunSpec& spec, DataUse use) {
-  return std::make_unique<ImageTask>(spec, ImageFormat{}, DataSize{},
-                                     use == DataUse::samples ? open_images(spec) : nullptr);
+  if (family_of(spec.model) == ModelFamily::wide_resnet)
+    return std::make_unique<ImageTask>(spec, ImageFormat{}, DataSize{},
+                                       use == DataUse::samples ? open_images(spec) : nullptr);
+  // Sentences differ in length, so a prediction has to see them.
+  return std::make_unique<TranslationTask>(spec, use == DataUse::none ? nullptr : open_text(spec));
 }
 
 }  // namespace memfloor

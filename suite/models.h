@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "models/dynamic_conv.h"
 #include "models/wide_resnet.h"
 #include "suite/task.h"
 
@@ -20,7 +21,10 @@ const char* name_of(ModelFamily family);
 /// "wrn<depth>_<width>". Throws InputError for another name.
 WideResNetConfig make_wide_resnet_config(const std::string& name);
 
-void make_dynamic_conv_config(const RunSpec&);
+/// Of "dynamic_conv", as published, or "dynamic_conv<encoder layers>_<decoder layers>_<channels>"
+/// (kernels 3, 7, 15, 31, 31, ...; twice the channels in feed-forward layers), with the spec's
+/// conv_impl and loss_chunk. Throws InputError for another name.
+DynamicConvConfig make_dynamic_conv_config(const RunSpec& spec);
 
 /// "batch" or "group". Throws InputError for another name.
 Norm make_norm(const std::string& name);

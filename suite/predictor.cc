@@ -1,38 +1,102 @@
 #include "suite/predictor.h"
 
-#include <tuple>
+#include <algorithm>
+
+#include "core/error.h"
 
 namespace memfloor {
+namespace {
 
-std::pair<MultiplyAdds, std::int64_t> run_every_shape(Trainer& trainer, float learning_rate) {
+// Of few shapes all are decisive.
+constexpr std::size_t kFewShapes = 8;
+
+using Phases = std::vector<std::pair<std::string, std::function<void()>>>;
+
+// What runs beside training minibatches, by the names of the phases.
+Phases other_phases(Trainer& trainer) {
   const Task& task = trainer.task();
-  MultiplyAdds largest;
-  std::int64_t terms = 0;
-  for (const Minibatch& minibatch : task.every_shape()) {
-    const Totals totals = trainer.train(minibatch, learning_rate);
-    if (trainer.work.forward <= largest.forward) continue;
-    largest = trainer.work;
-    terms = totals.terms;
-  }
-  trainer.move_pattern();
+  Phases phases{{"pattern update", [&trainer] { trainer.move_pattern(); }}};
   for (const Part& part : every_shape(task, task.recalibration_parts()))
-    trainer.recalibrate(0, part);
-  for (const Part& part : every_shape(task, task.evaluation_parts())) trainer.evaluate(part);
-  return {largest, terms};
+    phases.push_back(
+        {concat("recalibration/", part.count), [&trainer, part] { trainer.recalibrate(0, part); }});
+  for (const Part& part : every_shape(task, task.evaluation_parts()))
+    phases.push_back({task.shape_name(part), [&trainer, part] { trainer.evaluate(part); }});
+  return phases;
+}
+
+// Whether some figure was higher in `one` than in all before.
+bool raises(const MemoryRecord& one, const MemoryRecord& all) {
+  for (int c = 0; c < kCategoryCount; ++c)
+    if (one.category_peak[c] > all.category_peak[c]) return true;
+  return one.peak_total > all.peak_total || one.allocated_peak > all.allocated_peak;
+}
+
+}  // namespace
+
+Predictor::Predictor(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target)
+    : null_(make_null_backend(std::move(target))), trainer_(spec, task, *null_, no_memory(), true) {
+  trainer_.ledger().start_log([this](EventLog&& events) { take(std::move(events)); });
+}
+
+// The events of a phase, and before the first phase those of the set-up.
+void Predictor::take(EventLog&& events) {
+  planner_.add(events);
+  const auto phase = std::find_if(events.begin(), events.end(), [](const LedgerEvent& event) {
+    return event.kind == LedgerEvent::Kind::phase_begin;
+  });
+  if (set_up_ == 0) {
+    prediction_.log.assign(events.begin(), phase);
+    set_up_ = prediction_.log.size();
+  }
+  const std::int64_t peak =
+      std::max(trainer_.training_record.peak_total, trainer_.evaluation_record.peak_total);
+  if (peak <= highest_) return;
+  highest_ = peak;
+  prediction_.log.resize(set_up_);
+  prediction_.log.insert(prediction_.log.end(), phase, events.end());
+}
+
+Prediction Predictor::predict() {
+  trainer_.initialize();
+  const Task& task = trainer_.task();
+  const std::vector<Minibatch> shapes = task.every_shape();
+  for (const Minibatch& minibatch : shapes) {
+    const MemoryRecord before = std::exchange(trainer_.training_record, {});
+    const Totals totals = trainer_.train(minibatch, 0);
+    const MemoryRecord one = std::exchange(trainer_.training_record, before);
+    if (raises(one, before) || shapes.size() <= kFewShapes)
+      prediction_.decisive.push_back(minibatch);
+    trainer_.training_record.add(one);
+    if (trainer_.work.forward > prediction_.work.forward) {
+      prediction_.work = trainer_.work;
+      prediction_.work_terms = totals.terms;
+    }
+    phases_[task.shape_name(minibatch)] = [this, minibatch] { trainer_.train(minibatch, 0); };
+  }
+  for (auto& [name, run] : other_phases(trainer_)) {
+    run();
+    phases_[name] = std::move(run);
+  }
+  prediction_.training = trainer_.training_record;
+  prediction_.evaluation = trainer_.evaluation_record;
+  prediction_.layout = planner_.layout();
+  return prediction_;
+}
+
+std::vector<ArenaLayout::Placement> Predictor::plan_phase(std::string_view name) {
+  const auto found = phases_.find(name);
+  MEMFLOOR_CHECK(found != phases_.end(), "no phase '", name, "' was predicted");
+  found->second();
+  return planner_.last_phase();
 }
 
 Prediction predict(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target) {
-  const std::unique_ptr<Backend> null = make_null_backend(std::move(target));
-  Trainer trainer(spec, task, *null, no_memory(), true);
-  trainer.initialize();
+  return Predictor(spec, task, std::move(target)).predict();
+}
 
-  Prediction prediction;
-  std::tie(prediction.work, prediction.work_terms) = run_every_shape(trainer, 0);
-  prediction.training = trainer.training_record;
-  prediction.evaluation = trainer.evaluation_record;
-  prediction.log = trainer.ledger().log();
-  prediction.layout = plan_layout(prediction.log);
-  return prediction;
+void run_decisive(Trainer& trainer, const Prediction& prediction, float learning_rate) {
+  for (const Minibatch& minibatch : prediction.decisive) trainer.train(minibatch, learning_rate);
+  for (const auto& [name, run] : other_phases(trainer)) run();
 }
 
 }  // namespace memfloor

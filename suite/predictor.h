@@ -1,6 +1,8 @@
 // Prediction: the same trainer on the null backend. What it allocates is what the real run will.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -10,18 +12,42 @@ namespace memfloor {
 
 struct Prediction {
   MemoryRecord training, evaluation;
-  EventLog log;                 // of the whole null run: set-up, minibatches, evaluation parts
+  EventLog log;                 // of the set-up and of the phase with the highest peak
   ArenaLayout layout;           // for the real run
   MultiplyAdds work;            // of the largest minibatch
   std::int64_t work_terms = 0;  // samples or target tokens of that minibatch
+  /// Minibatches in which between them every figure of `training` is reached.
+  std::vector<Minibatch> decisive;
 };
 
-/// Trains a minibatch, recalibrates with and evaluates a part, of every shape that the task has,
-/// and moves the pattern of non-zeros. Returns the work of the largest minibatch, and its loss
-/// terms.
-std::pair<MultiplyAdds, std::int64_t> run_every_shape(Trainer& trainer, float learning_rate);
+/// Runs what the real run will, on nothing.
+class Predictor {
+ public:
+  /// `target` makes (and keeps) its primitives on the way. The task must outlive this.
+  Predictor(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target);
 
-/// What run_every_shape() takes. `target` makes (and keeps) its primitives on the way.
+  /// Trains a minibatch, recalibrates with and evaluates a part, of every shape that the task has,
+  /// and moves the pattern of non-zeros.
+  Prediction predict();
+  /// Where the blocks of a phase lie that the prediction's layout does not hold.
+  std::vector<ArenaLayout::Placement> plan_phase(std::string_view name);
+
+ private:
+  void take(EventLog&& events);
+
+  std::unique_ptr<Backend> null_;
+  Trainer trainer_;
+  LayoutPlanner planner_;
+  Prediction prediction_;
+  std::size_t set_up_ = 0;                                            // its events
+  std::int64_t highest_ = -1;                                         // peak of the phases so far
+  std::map<std::string, std::function<void()>, std::less<>> phases_;  // by name: runs it
+};
+
+/// Predictor::predict() of one that is then dropped.
 Prediction predict(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target);
+
+/// What has to run for real in order to measure every figure of the prediction.
+void run_decisive(Trainer& trainer, const Prediction& prediction, float learning_rate);
 
 }  // namespace memfloor

@@ -23,7 +23,8 @@ Session with_prediction(const RunSpec& given, std::shared_ptr<const Task> task) 
     session.notes.push_back(concat("checkpoint ", given.checkpoint, " chose ",
                                    session.spec.checkpoint,
                                    ": of the plans that fit, the one that recomputes least"));
-  session.prediction = predict(session.spec, *session.task, session.backend);
+  session.predictor = std::make_shared<Predictor>(session.spec, *session.task, session.backend);
+  session.prediction = session.predictor->predict();
   session.library_bytes = std::max<std::int64_t>(0, resident_anonymous_bytes() - before);
   return session;
 }
@@ -38,8 +39,12 @@ Session predict_session(const RunSpec& given) {
 Session open_session(const RunSpec& given) {
   const RunSpec spec = validated(given);
   Session session = with_prediction(spec, make_task(spec, DataUse::samples));
-  session.trainer = std::make_unique<Trainer>(session.spec, *session.task, *session.backend,
-                                              arena_memory(session.prediction.layout));
+  session.trainer = std::make_unique<Trainer>(
+      session.spec, *session.task, *session.backend,
+      arena_memory(session.prediction.layout,
+                   [predictor = session.predictor](std::string_view phase) {
+                     return predictor->plan_phase(phase);
+                   }));
   session.trainer->initialize();
   session.resident_at_setup = resident_anonymous_bytes();
   return session;

@@ -11,6 +11,7 @@ struct Session {
   RunSpec spec;
   std::shared_ptr<const Task> task;
   std::shared_ptr<Backend> backend;
+  std::shared_ptr<Predictor> predictor;
   Prediction prediction;
   std::unique_ptr<Trainer> trainer;
   std::vector<std::string> notes;  // on what was chosen, for the result
