@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/sha256.h"
 #include "data_loaders/translation.h"
 
 namespace memfloor {
@@ -82,10 +81,6 @@ TokenFile::TokenFile(const std::string& path, std::string_view advice) : file_(p
 std::span<const std::uint16_t> TokenFile::sentence(std::int64_t index) const {
   MEMFLOOR_CHECK(index >= 0 && index < sentences_, "there is no sentence ", index);
   return {tokens_ + offsets_[index], tokens_ + offsets_[index + 1]};
-}
-
-std::string TokenFile::sha256() const {
-  return sha256_hex(file_.data(), static_cast<std::size_t>(file_.bytes()));
 }
 
 }  // namespace memfloor

@@ -23,8 +23,6 @@ class TokenFile {
   std::int64_t vocabulary() const { return vocabulary_; }
   /// Without end mark; throws Error where there is no such sentence.
   std::span<const std::uint16_t> sentence(std::int64_t index) const;
-  /// Of the whole file.
-  std::string sha256() const;
 
  private:
   MappedFile file_;

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/mapped_file.h"
+#include "core/sha256.h"
 #include "core/text_lines.h"
 #include "data_loaders/dictionary.h"
 #include "data_loaders/token_file.h"
@@ -33,6 +35,57 @@ struct Description {
   json notes;
 };
 
+Description read_description(const std::string& path) {
+  const auto refuse = [&](const auto&... fault) {
+    throw InputError(concat("'", path, "' ", fault..., "; ", kAdvice));
+  };
+  std::string text;
+  for (const std::string& line : read_lines(path, kAdvice)) text += line + "\n";
+  const json all = json::parse(text, nullptr, false);
+  if (all.is_discarded()) refuse("is not JSON");
+
+  // A value by its place, as in {"splits", "train", "pairs"}.
+  const auto value = [&](std::initializer_list<std::string> keys) {
+    const json* found = &all;
+    std::string place;
+    for (const std::string& key : keys) {
+      place += (place.empty() ? "" : ".") + key;
+      if (!found->is_object() || !found->contains(key)) refuse("lacks '", place, "'");
+      found = &found->at(key);
+    }
+    return *found;
+  };
+  const auto count = [&](std::initializer_list<std::string> keys) {
+    const json number = value(keys);
+    if (!number.is_number_unsigned()) refuse("has ", number.dump(), " for a count");
+    return number.get<std::int64_t>();
+  };
+  const auto name = [&](const char* key) {
+    const json name = value({key});
+    if (!name.is_string() || name.get<std::string>().empty() ||
+        name.get<std::string>().find('/') != std::string::npos)
+      refuse("has ", name.dump(), " for its '", key, "', which is a plain name");
+    return name.get<std::string>();
+  };
+  if (const json format = value({"format"}); format != 1)
+    refuse("has format ", format.dump(), ", and 1 is known");
+  Description description;
+  description.name = name("name");
+  description.languages = {name("source"), name("target")};
+  for (const Side side : kSides)
+    description.vocabularies[number(side)] =
+        count({"vocabulary", description.languages[number(side)]});
+  for (const Split split : kSplits)
+    description.pairs[number(split)] = count({"splits", kSplitNames[number(split)], "pairs"});
+  const json files = value({"files"});
+  for (const auto& [file, sha256] : files.items()) {
+    if (!sha256.is_string()) refuse("states no SHA-256 for ", file);
+    description.sha256[file] = sha256.get<std::string>();
+  }
+  description.notes = all.value("notes", json::array());
+  return description;
+}
+
 class FileCorpus final : public TranslationCorpus {
  public:
   explicit FileCorpus(const std::filesystem::path& folder)
@@ -41,6 +94,7 @@ class FileCorpus final : public TranslationCorpus {
       const std::string name = "dict." + language(side) + ".txt";
       words_[number(side)] = read_dictionary(path(name), kAdvice);
       check_count(path(name), words_[number(side)].size(), vocabulary(side), "entries");
+      check_sha256(name);
     }
     for (const Split split : kSplits)
       for (const Side side : kSides) open(split, side);
@@ -67,10 +121,10 @@ class FileCorpus final : public TranslationCorpus {
 
   std::vector<std::string> references(Split split) const override {
     MEMFLOOR_CHECK(split != Split::train, "training pairs have no reference text");
-    const std::string name =
-        path(concat(kSplitNames[number(split)], ".tok.", language(Side::target)));
-    std::vector<std::string> lines = read_lines(name, kAdvice);
-    check_count(name, lines.size(), size(split), "lines");
+    const std::string name = concat(kSplitNames[number(split)], ".tok.", language(Side::target));
+    std::vector<std::string> lines = read_lines(path(name), kAdvice);
+    check_count(path(name), lines.size(), size(split), "lines");
+    check_sha256(name);
     return lines;
   }
 
@@ -93,11 +147,17 @@ class FileCorpus final : public TranslationCorpus {
     const TokenFile& opened = files_.emplace_back(path(name), kAdvice);
     check_count(path(name), opened.sentences(), size(split), "sentences");
     check_count(path(name), opened.vocabulary(), vocabulary(side), "entries of its vocabulary");
+    check_sha256(name);
+  }
+
+  /// After checks that can say more about what is wrong.
+  void check_sha256(const std::string& name) const {
     const auto stated = description_.sha256.find(name);
     if (stated == description_.sha256.end())
       throw InputError(
           concat("'", path("corpus.json"), "' states no SHA-256 of ", name, "; ", kAdvice));
-    if (stated->second != opened.sha256())
+    const MappedFile file(path(name), kAdvice);
+    if (stated->second != sha256_hex(file.data(), static_cast<std::size_t>(file.bytes())))
       throw InputError(
           concat("'", path(name), "' has not the SHA-256 that corpus.json states; ", kAdvice));
   }
@@ -107,57 +167,6 @@ class FileCorpus final : public TranslationCorpus {
     if (static_cast<std::int64_t>(found) != stated)
       throw InputError(concat("'", path, "' has ", found, " ", things, ", but corpus.json states ",
                               stated, "; ", kAdvice));
-  }
-
-  static Description read_description(const std::string& path) {
-    const auto refuse = [&](const auto&... fault) {
-      throw InputError(concat("'", path, "' ", fault..., "; ", kAdvice));
-    };
-    std::string text;
-    for (const std::string& line : read_lines(path, kAdvice)) text += line + "\n";
-    const json all = json::parse(text, nullptr, false);
-    if (all.is_discarded()) refuse("is not JSON");
-
-    // A value by its place, as in {"splits", "train", "pairs"}.
-    const auto value = [&](std::initializer_list<std::string> keys) {
-      const json* found = &all;
-      std::string place;
-      for (const std::string& key : keys) {
-        place += (place.empty() ? "" : ".") + key;
-        if (!found->is_object() || !found->contains(key)) refuse("lacks '", place, "'");
-        found = &found->at(key);
-      }
-      return *found;
-    };
-    const auto count = [&](std::initializer_list<std::string> keys) {
-      const json number = value(keys);
-      if (!number.is_number_unsigned()) refuse("has ", number.dump(), " for a count");
-      return number.get<std::int64_t>();
-    };
-    const auto name = [&](const char* key) {
-      const json name = value({key});
-      if (!name.is_string() || name.get<std::string>().empty() ||
-          name.get<std::string>().find('/') != std::string::npos)
-        refuse("has ", name.dump(), " for its '", key, "', which is a plain name");
-      return name.get<std::string>();
-    };
-    if (const json format = value({"format"}); format != 1)
-      refuse("has format ", format.dump(), ", and 1 is known");
-    Description description;
-    description.name = name("name");
-    description.languages = {name("source"), name("target")};
-    for (const Side side : kSides)
-      description.vocabularies[number(side)] =
-          count({"vocabulary", description.languages[number(side)]});
-    for (const Split split : kSplits)
-      description.pairs[number(split)] = count({"splits", kSplitNames[number(split)], "pairs"});
-    const json files = value({"files"});
-    for (const auto& [file, sha256] : files.items()) {
-      if (!sha256.is_string()) refuse("states no SHA-256 for ", file);
-      description.sha256[file] = sha256.get<std::string>();
-    }
-    description.notes = all.value("notes", json::array());
-    return description;
   }
 
   std::filesystem::path folder_;

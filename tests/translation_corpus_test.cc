@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/sha256.h"
+#include "data_loaders/bpe.h"
 #include "data_loaders/translation.h"
 #include "tests/temporary_folder.h"
 
@@ -66,10 +68,6 @@ constexpr std::size_t kOffsets = 32;  // of a token file's first offset, bytes
 class TranslationFiles : public testing::Test {
  protected:
   TranslationFiles() {
-    write_file(folder_ / "dict.de.txt", "der 9\nh@@ 5\naus 5\n");
-    write_file(folder_ / "dict.en.txt", "the 7\nhouse 2\n");
-    write_file(folder_ / "valid.tok.en", "the house\n");
-    write_file(folder_ / "test.tok.en", "house .\nthe the\n");
     description_ = {
         {"format", 1},
         {"name", "small"},
@@ -79,6 +77,10 @@ class TranslationFiles : public testing::Test {
         {"splits",
          {{"train", {{"pairs", 3}}}, {"valid", {{"pairs", 1}}}, {"test", {{"pairs", 2}}}}},
         {"notes", {"made by a test"}}};
+    write("dict.de.txt", "der 9\nh@@ 5\naus 5\n");
+    write("dict.en.txt", "the 7\nhouse 2\n");
+    write("valid.tok.en", "the house\n");
+    write("test.tok.en", "house .\nthe the\n");
     write("train.de.bin", token_file({{4, 5, 6}, {6}, {3, 4}}, 7));
     write("train.en.bin", token_file({{4, 5}, {5}, {4, 3, 5, 4}}, 6));
     write("valid.de.bin", token_file({{4, 5, 6}}, 7));
@@ -88,7 +90,7 @@ class TranslationFiles : public testing::Test {
     describe();
   }
 
-  /// A file of tokens; its SHA-256 goes into the description.
+  /// A file; its SHA-256 goes into the description.
   void write(const std::string& name, const std::string& bytes) {
     write_file(folder_ / name, bytes);
     description_["files"][name] = sha256_hex(bytes.data(), bytes.size());
@@ -202,12 +204,21 @@ TEST_F(TranslationFiles, ThatContradictEachOtherAreRefused) {
               HasSubstr("has 1 sentences, but corpus.json states 2"));
   EXPECT_THAT(fault_of("valid.de.bin", [](std::string& b) { b = token_file({{4}}, 8); }),
               HasSubstr("has 8 entries of its vocabulary, but corpus.json states 7"));
-  // A token changed within its vocabulary is found by the hash alone.
+}
+
+TEST_F(TranslationFiles, AChangeThatFitsTheFormIsFoundByTheHash) {
   std::string bytes = read_file(folder_ / "train.en.bin");
-  bytes.back() ^= 0;
-  bytes[bytes.size() - 2] = 5;
+  bytes[bytes.size() - 2] = 5;  // another word of the vocabulary
   write_file(folder_ / "train.en.bin", bytes);
   EXPECT_THAT(fault(), HasSubstr("train.en.bin' has not the SHA-256 that corpus.json states"));
+  write_file(folder_ / "dict.en.txt", "the 7\nmouse 2\n");
+  EXPECT_THAT(fault(), HasSubstr("dict.en.txt' has not the SHA-256"));
+}
+
+TEST_F(TranslationFiles, AChangedReferenceIsRefused) {
+  write_file(folder_ / "test.tok.en", "house !\nthe the\n");
+  EXPECT_THAT(error_of<InputError>([&] { open()->references(Split::test); }),
+              HasSubstr("test.tok.en' has not the SHA-256"));
 }
 
 TEST_F(TranslationFiles, AMissingFileIsNamed) {
@@ -260,9 +271,9 @@ TEST_F(TranslationFiles, ADamagedDescriptionIsRefused) {
   EXPECT_THAT(fault_with("/vocabulary", {{"de", 7}}), HasSubstr("lacks 'vocabulary.en'"));
   EXPECT_THAT(fault_with("/vocabulary/de", "7"), HasSubstr("has \"7\" for a count"));
   EXPECT_THAT(fault_with("/source", "../de"), HasSubstr("has \"../de\" for its 'source'"));
-  EXPECT_THAT(fault_with("/files", json::object()), HasSubstr("states no SHA-256 of train.de.bin"));
+  EXPECT_THAT(fault_with("/files", json::object()), HasSubstr("states no SHA-256 of dict.de.txt"));
   EXPECT_THAT(fault_with("/files/train.de.bin", 3), HasSubstr("no SHA-256 for train.de.bin"));
-  EXPECT_THAT(fault_with("/files", nullptr), HasSubstr("states no SHA-256 of train.de.bin"));
+  EXPECT_THAT(fault_with("/files", nullptr), HasSubstr("states no SHA-256 of dict.de.txt"));
   write_file(folder_ / "corpus.json", "{\"format\": 1");
   EXPECT_THAT(fault(), HasSubstr("corpus.json' is not JSON"));
 }
@@ -275,8 +286,21 @@ TEST(TranslationCorpusPrepared, IsRead) {
     GTEST_SKIP() << "set MEMFLOOR_TEST_DATA_DIR to the folder that holds prepared/multi30k/";
   const auto corpus = open_translation_corpus(folder.string());
   EXPECT_EQ(corpus->size(Split::train), 29000);
-  EXPECT_EQ(corpus->references(Split::test).size(),
-            static_cast<std::size_t>(corpus->size(Split::test)));
+  // The tokens of a sentence say what its reference says.
+  for (const Split split : {Split::valid, Split::test}) {
+    const std::vector<std::string> references = corpus->references(split);
+    std::int64_t known = 0;
+    for (std::int64_t i = 0; i < corpus->size(split); ++i) {
+      std::string text;
+      auto tokens = tokens_of(*corpus, split, Side::target, i);
+      tokens.pop_back();
+      if (std::count(tokens.begin(), tokens.end(), kUnknown)) continue;
+      for (const std::int32_t token : tokens) text += corpus->word(Side::target, token) + " ";
+      ASSERT_EQ(without_bpe(text), references[static_cast<std::size_t>(i)]) << i;
+      ++known;
+    }
+    EXPECT_GT(known, corpus->size(split) * 9 / 10);
+  }
 }
 
 // ---- the toy languages --------------------------------------------------------------------------
