@@ -3,12 +3,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <map>
+#include <numeric>
 
 #include "core/error.h"
 #include "suite/benchmarks.h"
 #include "suite/command_line.h"
 #include "suite/planner.h"
 #include "suite/presets.h"
+#include "suite/progress_line.h"
 #include "suite/result.h"
 #include "suite/session.h"
 #include "suite/training_run.h"
@@ -115,17 +118,24 @@ std::string notes_text(const json& result) {
   return notes;
 }
 
-std::string outcome_text(const Session& session, const json& result,
-                         const TrainingOutcome& outcome) {
-  char text[160];
-  std::snprintf(text, sizeof text, "%s, %.1f %s/s (median step %.1f ms)\n",
-                session.task->quality_text(outcome.state.curve.back()).c_str(),
-                outcome.terms_per_second, session.task->unit(), 1e3 * outcome.step_seconds_median);
-  return text + notes_text(result);
+// What `task` and the end of a training or evaluation say of quality.
+std::string quality_text(const Task& task, const json& evaluated, const json& final_quality) {
+  std::string text = task.quality_text(evaluated);
+  if (final_quality.contains("bleu"))
+    text += concat(", BLEU ", fixed(final_quality["bleu"].get<double>(), 2));
+  return text;
 }
 
-// One training. Returns its test accuracy, or nothing when it was interrupted.
-std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
+std::string outcome_text(const Session& session, const json& result,
+                         const TrainingOutcome& outcome) {
+  return concat(
+      quality_text(*session.task, outcome.state.curve.back(), outcome.final_quality), ", ",
+      fixed(outcome.terms_per_second, 1), " ", session.task->unit(), "/s (median step ",
+      fixed(1e3 * outcome.step_seconds_median, 1), " ms)\n", notes_text(result));
+}
+
+// One training. Returns its quality, or nothing when it was interrupted.
+std::optional<json> train_once(const CommandLine& line, const RunSpec& spec,
                                  const std::string& out) {
   check_writable(out);
   check_writable(line.save_weights);
@@ -166,7 +176,8 @@ std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
          heading(session) + memory_table(result) + outcome_text(session, result, outcome));
   if (failure) std::rethrow_exception(failure);
   if (!snapshot.empty()) std::filesystem::remove(snapshot);
-  return result["quality"]["test_accuracy"].get<double>();
+  run.remove_epoch_files();
+  return result["quality"];
 }
 
 // "runs/a.json" and seed 2 give "runs/a_seed2.json".
@@ -192,20 +203,28 @@ int train(const CommandLine& line) {
     validated(spec);
     check_writable(with_seed(line.out, seed));
   }
-  double sum = 0, squares = 0;
+  std::map<std::string, std::vector<double>> figures;  // of all seeds
   for (const std::int64_t seed : line.seeds) {
     RunSpec spec = line.spec;
     spec.seed = seed;
-    const auto accuracy = train_once(line, spec, with_seed(line.out, seed));
-    if (!accuracy) return kInterrupted;
-    sum += *accuracy, squares += *accuracy * *accuracy;
+    const std::optional<json> quality = train_once(line, spec, with_seed(line.out, seed));
+    if (!quality) return kInterrupted;
+    for (const auto& [key, factor] :
+         {std::pair{"test_accuracy", 100.0}, {"perplexity", 1.0}, {"bleu", 1.0}})
+      if (quality->contains(key) && (*quality)[key].is_number())
+        figures[key].push_back(factor * (*quality)[key].get<double>());
   }
-  const auto n = static_cast<double>(line.seeds.size());
-  const double mean = sum / n;
-  const double spread = n > 1 ? std::sqrt(std::max(0.0, (squares - n * mean * mean) / (n - 1))) : 0;
-  std::fprintf(line.json ? stderr : stdout,
-               "test accuracy over %zu seeds: mean %.2f %%, standard deviation %.2f points\n",
-               line.seeds.size(), 100 * mean, 100 * spread);
+  for (const auto& [key, values] : figures) {
+    const auto n = static_cast<double>(values.size());
+    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+    double squares = 0;
+    for (const double value : values) squares += (value - mean) * (value - mean);
+    const bool percent = key == "test_accuracy";
+    std::fprintf(line.json ? stderr : stdout,
+                 "%s over %zu seeds: mean %.2f%s, standard deviation %.2f%s\n",
+                 percent ? "test accuracy" : key.c_str(), values.size(), mean, percent ? " %" : "",
+                 n > 1 ? std::sqrt(squares / (n - 1)) : 0, percent ? " points" : "");
+  }
   return 0;
 }
 
@@ -298,11 +317,10 @@ int evaluate(const CommandLine& line) {
   const json quality = session.task->quality(totals);
   for (const char* key : {"test_accuracy", "perplexity"})
     if (quality.contains(key)) result["quality"][key] = quality[key];
-  char text[96];
-  std::snprintf(text, sizeof text, "test accuracy %.2f %% (%lld of %lld), loss %.4f\n",
-                100 * totals.accuracy(), static_cast<long long>(totals.correct),
-                static_cast<long long>(totals.terms), totals.mean_loss());
-  report(line, line.out, result, heading(session) + text);
+  const json final_quality = session.task->final_quality(*session.trainer);
+  result["quality"].update(final_quality);
+  report(line, line.out, result,
+         heading(session) + quality_text(*session.task, quality, final_quality) + "\n");
   return 0;
 }
 

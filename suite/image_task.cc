@@ -99,6 +99,8 @@ std::string ImageTask::quality_text(const nlohmann::json& quality) const {
   return text;
 }
 
+nlohmann::json ImageTask::final_quality(Trainer&) const { return nlohmann::json::object(); }
+
 nlohmann::json ImageTask::provenance() const {
   return data_ ? data_->provenance() : nlohmann::json();
 }

@@ -40,6 +40,7 @@ class ImageTask final : public Task {
   const char* unit() const override { return "images"; }
   nlohmann::json quality(const Totals& totals) const override;
   std::string quality_text(const nlohmann::json& quality) const override;
+  nlohmann::json final_quality(Trainer&) const override;
   nlohmann::json provenance() const override;
 
   const WideResNetConfig& config() const { return config_; }

@@ -51,4 +51,10 @@ void ProgressLine::say(const std::string& line) {
   open_ = false;
 }
 
+std::string fixed(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
 }  // namespace memfloor

@@ -27,6 +27,8 @@ class ProgressLine {
   bool open_ = false;  // an unfinished line is on the terminal
 };
 
+/// A number with so many digits after the point.
+std::string fixed(double value, int digits);
 /// "2 h 05 min", "3 min 20 s", "12 s".
 std::string human_seconds(double seconds);
 

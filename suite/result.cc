@@ -105,6 +105,14 @@ nlohmann::json make_result(const std::string& command, const Session& session,
     for (const char* key : {"test_accuracy", "perplexity"})
       if (!outcome->state.curve.empty() && outcome->state.curve.back().contains(key))
         quality[key] = outcome->state.curve.back()[key];
+    for (const auto& [key, value] : outcome->final_quality.items())
+      if (key != "test_loss") quality[key] = value;  // the curve has those of epochs
+    if (outcome->averaged_epochs > 0)
+      notes.push_back(concat("the final weights are the average of those after the last ",
+                             outcome->averaged_epochs, " epochs"));
+    if (session.trainer->peak_with_weights > 0)
+      notes.push_back(concat("translating took at most ", session.trainer->peak_with_weights,
+                             " bytes, weights and optimizer state included"));
   }
   const auto timed = [&](double value) { return value > 0 ? json(value) : json(); };
   json time{{"step_seconds_median", timed(outcome ? outcome->step_seconds_median : 0)},

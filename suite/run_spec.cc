@@ -71,6 +71,8 @@ const std::vector<SpecKey>& spec_keys() {
       {"sentence_length", &RunSpec::sentence_length,
        "of synthetic sentences, source and target, the end mark included (default: they differ)",
        Json::zero_is_null},
+      {"test_sentences", &RunSpec::test_sentences,
+       "translate the first so many of the test set only (default: all)", Json::zero_is_null},
       {"checkpoint", &RunSpec::checkpoint,
        "which activations are recomputed: none (off), or a plan, see docs/command-line.md"},
       {"preset", &RunSpec::preset, "named settings, which other flags override; see: memfloor list",
@@ -288,7 +290,7 @@ void require_unset(const RunSpec& spec, const std::string& name) {
 void validate_images(RunSpec& spec) {
   make_wide_resnet_config(spec.model);
   for (const char* key :
-       {"max_tokens", "microbatch_tokens", "conv_impl", "loss_chunk", "sentence_length"})
+       {"max_tokens", "microbatch_tokens", "conv_impl", "loss_chunk", "sentence_length", "test_sentences"})
     require_unset(spec, key);
   require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
           "' is not known for images; this version knows: synthetic, cifar10");
@@ -324,6 +326,8 @@ void validate_translation(RunSpec& spec) {
           spec.microbatch_tokens);
   require(spec.loss_chunk >= 0, "--loss-chunk is 0 (all) or a number of positions, not ",
           spec.loss_chunk);
+  require(spec.test_sentences >= 0, "--test-sentences is 0 (all) or more, not ",
+          spec.test_sentences);
   require(spec.sentence_length == 0 || spec.data == "synthetic",
           "--sentence-length is for --data synthetic; a corpus has its own sentences");
   require(spec.sentence_length == 0 ||

@@ -33,6 +33,7 @@ struct RunSpec {
   std::string conv_impl;             // empty: band
   std::int64_t loss_chunk = 0;       // rows; 0: all
   std::int64_t sentence_length = 0;  // 0: sentences differ
+  std::int64_t test_sentences = 0;   // 0: all
   std::string checkpoint = "none";
   std::string preset;
   std::string recipe = "paper";

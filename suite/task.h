@@ -14,6 +14,8 @@
 
 namespace memfloor {
 
+class Trainer;
+
 /// Which minibatch: its number over the whole run, and where it lies in which epoch.
 struct Minibatch {
   std::int64_t number = 0;
@@ -80,6 +82,10 @@ class Task {
   /// What evaluation's totals say: test_accuracy (or null), test_loss, ...; and that for people.
   virtual nlohmann::json quality(const Totals& totals) const = 0;
   virtual std::string quality_text(const nlohmann::json& quality) const = 0;
+
+  /// What only the end of a training is worth, as keys of a result's quality: translates and scores
+  /// the test set with the trainer's weights.
+  virtual nlohmann::json final_quality(Trainer& trainer) const = 0;
 
   /// What identifies the data in a result file; null without data.
   virtual nlohmann::json provenance() const = 0;

@@ -1,5 +1,7 @@
 #include "suite/trainer.h"
 
+#include <algorithm>
+
 #include "suite/recipe.h"
 #include "techniques/registry.h"
 
@@ -31,9 +33,9 @@ void Trainer::initialize() {
   running_.initialize();
 }
 
-Context Trainer::context(Tape* tape, Pass pass) {
-  return Context{backend_, ledger_, *parameters_, running_, precision_, *retention_,
-                 tape,     pass,    {},           {},       {}};
+Context Trainer::context(Ledger& ledger, Tape* tape, Pass pass) {
+  return Context{backend_, ledger, *parameters_, running_, precision_, *retention_,
+                 tape,     pass,   {},           {},       {}};
 }
 
 Totals Trainer::train(const Minibatch& minibatch, float learning_rate) {
@@ -112,6 +114,21 @@ void Trainer::recalibrate(std::int64_t index, const Part& part) {
   request.first = part.first, request.count = part.count;
   request.shuffle = request.augment = false;
   network_->run(ctx, request, nullptr, 0);
+}
+
+void Trainer::with_weights(const std::function<void(Context&)>& body) {
+  Ledger ledger(heap_memory());
+  const std::int64_t held = ledger_.live_total();
+  // A budget that is used up is not the same as none.
+  if (spec_.memory_budget > 0)
+    ledger.set_budget(std::max<std::int64_t>(1, spec_.memory_budget - held));
+  MemoryRecord record;
+  {
+    const Ledger::Phase phase(ledger, "with weights", record);
+    Context ctx = context(ledger, nullptr, Pass::evaluation);
+    body(ctx);
+  }
+  peak_with_weights = std::max(peak_with_weights, held + record.peak_total);
 }
 
 Totals Trainer::forward_backward(std::int64_t terms,

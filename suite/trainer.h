@@ -45,6 +45,11 @@ class Trainer {
   Totals forward_backward(std::int64_t terms,
                           const std::function<void(Context&, LossSums*)>& forward);
 
+  /// Runs `body` in evaluation with the current weights, on a ledger of its own on the heap: for
+  /// what allocates as its data will have it, like decoding. Its blocks and those of the set-up
+  /// stay within the budget.
+  void with_weights(const std::function<void(Context&)>& body);
+
   const Chain& chain() const { return network_->chain(); }
   const Network& network() const { return *network_; }
   const Task& task() const { return task_; }
@@ -63,10 +68,13 @@ class Trainer {
   MemoryRecord training_record, evaluation_record;
   /// Multiply-adds of the last minibatch, and of the last evaluation part.
   MultiplyAdds work;
+  /// Of with_weights(), the set-up's blocks included; 0: it never ran.
+  std::int64_t peak_with_weights = 0;
 
  private:
   Totals update(const Minibatch& minibatch, float learning_rate);
-  Context context(Tape* tape, Pass pass);
+  Context context(Tape* tape, Pass pass) { return context(ledger_, tape, pass); }
+  Context context(Ledger& ledger, Tape* tape, Pass pass);
   Totals read_sums(std::int64_t terms);
 
   RunSpec spec_;

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "suite/progress_line.h"
+#include "suite/weights_file.h"
 
 namespace memfloor {
 namespace {
@@ -95,12 +96,6 @@ class LossLog {
   std::ofstream file_;
 };
 
-std::string fixed(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 }  // namespace
 
 void recalibrate_all(Trainer& trainer) {
@@ -131,6 +126,40 @@ bool TrainingRun::done(const TrainingState& state) const {
 float TrainingRun::learning_rate(std::int64_t update) const {
   if (session_.spec.learning_rate > 0) return static_cast<float>(session_.spec.learning_rate);
   return recipe_.learning_rate({update, total_updates_, updates_per_epoch_});
+}
+
+std::int64_t TrainingRun::last_epoch() const {
+  return (total_updates_ + updates_per_epoch_ - 1) / updates_per_epoch_;
+}
+
+bool TrainingRun::is_averaged(std::int64_t epoch) const {
+  return !options_.snapshot_path.empty() && epoch > last_epoch() - recipe_.averaged_epochs &&
+         recipe_.averaged_epochs > 1;
+}
+
+std::string TrainingRun::epoch_file(std::int64_t epoch) const {
+  return concat(options_.snapshot_path, ".epoch", epoch);
+}
+
+void TrainingRun::remove_epoch_files() const {
+  std::error_code ignored;
+  for (std::int64_t epoch = 1; epoch <= last_epoch(); ++epoch)
+    if (is_averaged(epoch)) std::filesystem::remove(epoch_file(epoch), ignored);
+}
+
+// Averages the kept weights, and takes the measure of what the whole training was for.
+void TrainingRun::finish(TrainingOutcome& outcome) {
+  Trainer& trainer = *session_.trainer;
+  std::vector<std::string> files;
+  for (std::int64_t epoch = 1; epoch <= last_epoch(); ++epoch)
+    if (is_averaged(epoch) && std::filesystem::exists(epoch_file(epoch)))
+      files.push_back(epoch_file(epoch));
+  if (files.size() > 1) {
+    load_average(files, trainer.parameters());
+    outcome.averaged_epochs = static_cast<std::int64_t>(files.size());
+    outcome.final_quality = session_.task->quality(evaluate_all(trainer));
+  }
+  outcome.final_quality.update(session_.task->final_quality(trainer));
 }
 
 TrainingOutcome TrainingRun::run() {
@@ -201,6 +230,9 @@ TrainingOutcome TrainingRun::run() {
       progress.say(concat("epoch ", batch.epoch + 1, ": train loss ", loss_text(4), ", ",
                           task.quality_text(entry)));
       state.epoch_totals = {};
+      if (is_averaged(batch.epoch + 1))
+        save_weights(epoch_file(batch.epoch + 1), trainer.parameters(), trainer.running(),
+                     trainer.ops());
     }
     outcome.interrupted = interrupted != 0;
     const bool due =
@@ -210,6 +242,7 @@ TrainingOutcome TrainingRun::run() {
   }
   outcome.step_seconds_median = seconds.median();
   outcome.terms_per_second = rates.median();
+  if (!outcome.interrupted) finish(outcome);
   return outcome;
 }
 

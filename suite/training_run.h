@@ -22,6 +22,8 @@ struct TrainingOutcome {
   TrainingState state;
   bool interrupted = false;  // by SIGINT or SIGTERM; the snapshot, if any, is written
   double step_seconds_median = 0, terms_per_second = 0;  // medians over steps
+  nlohmann::json final_quality = nlohmann::json::object();
+  std::int64_t averaged_epochs = 0;  // whose weights were averaged at the end; 0: none
 };
 
 class TrainingRun {
@@ -30,11 +32,18 @@ class TrainingRun {
   TrainingOutcome run();
 
   std::int64_t total_updates() const { return total_updates_; }
+  /// Removes the files of weights that were to be averaged.
+  void remove_epoch_files() const;
 
  private:
   // After its epochs or its updates, whichever come first: skipped minibatches count in epochs.
   bool done(const TrainingState& state) const;
   float learning_rate(std::int64_t update) const;
+  std::int64_t last_epoch() const;  // the first is 1
+  // Of the recipe's last epochs, in which weights are kept for averaging, beside the snapshot.
+  bool is_averaged(std::int64_t epoch) const;
+  std::string epoch_file(std::int64_t epoch) const;
+  void finish(TrainingOutcome& outcome);
 
   Session& session_;
   TrainingOptions options_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "suite/models.h"
+#include "suite/translate.h"
 #include "techniques/registry.h"
 
 namespace memfloor {
@@ -48,6 +49,7 @@ TranslationTask::TranslationTask(const RunSpec& spec,
     : config_(make_dynamic_conv_config(spec)),
       corpus_(std::move(corpus)),
       part_limit_(spec.microbatch_tokens == spec.max_tokens ? 0 : spec.microbatch_tokens),
+      test_sentences_(spec.test_sentences),
       shuffle_(spec.order == "shuffled") {
   if (!corpus_) return;
   config_.source_vocabulary = corpus_->vocabulary(Side::source);
@@ -124,6 +126,10 @@ std::string TranslationTask::quality_text(const nlohmann::json& quality) const {
   std::snprintf(text, sizeof text, "validation perplexity %.2f, loss %.4f a token",
                 quality["perplexity"].get<double>(), quality["test_loss"].get<double>());
   return text;
+}
+
+nlohmann::json TranslationTask::final_quality(Trainer& trainer) const {
+  return score_translation(trainer, *this, test_sentences_);
 }
 
 nlohmann::json TranslationTask::provenance() const {

@@ -32,6 +32,7 @@ class TranslationTask final : public Task {
   const char* unit() const override { return "target_tokens"; }
   nlohmann::json quality(const Totals& totals) const override;
   std::string quality_text(const nlohmann::json& quality) const override;
+  nlohmann::json final_quality(Trainer& trainer) const override;
   nlohmann::json provenance() const override;
 
   const TranslationCorpus& corpus() const { return *corpus_; }
@@ -48,7 +49,7 @@ class TranslationTask final : public Task {
  private:
   DynamicConvConfig config_;
   std::shared_ptr<const TranslationCorpus> corpus_;
-  std::int64_t part_limit_;
+  std::int64_t part_limit_, test_sentences_;
   bool shuffle_;
   std::optional<TokenBatches> batches_;
   std::vector<std::int32_t> evaluation_order_;

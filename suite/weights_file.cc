@@ -36,6 +36,13 @@ std::vector<float> values_of(const SafetensorsFile& file, const std::string& nam
   return values;
 }
 
+// A parameter in canonical order.
+std::vector<float> parameter_of(const SafetensorsFile& file, const ParameterSpec& spec) {
+  std::vector<float> values = values_of(file, spec.name, spec.export_shape);
+  return spec.taps > 1 ? swap_taps_and_inputs(values, spec.outputs, spec.inputs, spec.taps)
+                       : values;
+}
+
 const char* const kRunningNames[2] = {".running_mean", ".running_var"};
 
 }  // namespace
@@ -121,9 +128,8 @@ void load_weights(const std::string& path, ParameterStore& parameters, RunningSt
         throw InputError(concat("'", path, "' was trained with batch norm (it has '", name,
                                 "'), but this model has none; use --norm batch"));
   parameters.write_dense([&](ParameterStore::Handle h, float* to) {
-    const ParameterSpec& spec = parameters.specs()[static_cast<std::size_t>(h)];
-    std::vector<float> values = values_of(file, spec.name, spec.export_shape);
-    if (spec.taps > 1) values = swap_taps_and_inputs(values, spec.outputs, spec.inputs, spec.taps);
+    const std::vector<float> values =
+        parameter_of(file, parameters.specs()[static_cast<std::size_t>(h)]);
     std::copy(values.begin(), values.end(), to);
   });
   bool any = need_running;
@@ -137,6 +143,21 @@ void load_weights(const std::string& path, ParameterStore& parameters, RunningSt
         std::copy(values.begin(), values.end(),
                   static_cast<float*>(host) + entry.offset + which * entry.channels);
       }
+  });
+}
+
+void load_average(const std::vector<std::string>& paths, ParameterStore& parameters) {
+  std::vector<SafetensorsFile> files;
+  for (const std::string& path : paths) files.push_back(SafetensorsFile::open(path));
+  parameters.write_dense([&](ParameterStore::Handle h, float* to) {
+    const ParameterSpec& spec = parameters.specs()[static_cast<std::size_t>(h)];
+    std::vector<double> sums(static_cast<std::size_t>(spec.elements()));
+    for (const SafetensorsFile& file : files) {
+      const std::vector<float> values = parameter_of(file, spec);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+    }
+    for (const double sum : sums)
+      *to++ = static_cast<float>(sum / static_cast<double>(files.size()));
   });
 }
 

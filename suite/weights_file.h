@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/parameter_store.h"
 #include "engine/running_statistics.h"
@@ -23,5 +24,9 @@ void save_sparse_weights(const std::string& path, const ParameterStore& paramete
 /// a whole if `need_running` is false; they then keep their values.
 void load_weights(const std::string& path, ParameterStore& parameters, RunningStatistics& running,
                   TensorOps& ops, bool need_running);
+
+/// The plain average of several files' weights, read one tensor at a time; running statistics stay
+/// as they are. Throws InputError as load_weights() does.
+void load_average(const std::vector<std::string>& paths, ParameterStore& parameters);
 
 }  // namespace memfloor
