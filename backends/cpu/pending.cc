@@ -4,9 +4,6 @@
 
 namespace memfloor::cpu {
 
-std::unique_ptr<Projection> make_projection(const ProjectionDescriptor&, ThreadPool&) {
-  throw Error("pending: projection");
-}
 std::unique_ptr<LayerNorm> make_layer_norm(const LayerNormDescriptor&, ThreadPool&) {
   throw Error("pending: layer norm");
 }
