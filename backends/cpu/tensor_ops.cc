@@ -6,12 +6,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "backends/cpu/adam.h"
 #include "backends/cpu/convert.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/sgd.h"
 #include "backends/cpu/slices.h"
 #include "backends/cpu/sparse_weights.h"
-#include "core/error.h"
 
 namespace memfloor::cpu {
 namespace {
@@ -125,13 +125,15 @@ class CpuTensorOps final : public TensorOps {
     gather_sparse_gradient(pool_, dw, layout, pattern, gradient, to, accumulate);
   }
 
-  void adam(const AdamRule&, const UpdateStep&, const UpdateArrays&) override {
-    throw Error("pending: adam");
-  }
-
   void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) override {
     pieces(arrays.elements, [&](std::int64_t begin, std::int64_t count) {
       sgd_piece(rule, step, arrays, begin, count);
+    });
+  }
+
+  void adam(const AdamRule& rule, const UpdateStep& step, const UpdateArrays& arrays) override {
+    pieces(arrays.elements, [&](std::int64_t begin, std::int64_t count) {
+      adam_piece(rule, step, arrays, begin, count);
     });
   }
 
