@@ -135,14 +135,14 @@ DecoderState DynamicConv::start_decoding(Context& context, Value source_text) co
 Value DynamicConv::decode(Context& context, DecoderState& state, const std::int32_t* tokens) const {
   auto singles = std::make_shared<Sequences>();
   for (std::int64_t row = 1; row <= state.rows(); ++row) singles->first_row.push_back(row);
-  Value x = tgt_(context, make_text(std::move(singles), tokens), {},
-                 state.layers.front().past.position);
+  Value x =
+      tgt_(context, make_text(std::move(singles), tokens), {}, state.layers.front().past.position);
   x->sequences = state.hypotheses;
   for (std::size_t i = 0; i < decoder_.size(); ++i) {
     const Layer& layer = decoder_[i];
     DecoderState::Layer& remembered = state.layers[i];
-    Values values = layer.convolve(context, layer.start(context, std::move(x), {}),
-                                   &remembered.past);
+    Values values =
+        layer.convolve(context, layer.start(context, std::move(x), {}), &remembered.past);
     Value normalized = layer.ln1(context, std::move(values[0]));
     Value queries = layer.q(context, normalized, {});
     values = {std::move(queries), remembered.keys, remembered.values, std::move(normalized)};
@@ -159,8 +159,9 @@ void DynamicConv::reorder(Context& context, DecoderState& state,
   TensorOps& ops = context.backend.tensor_ops();
   auto hypotheses = std::make_shared<Sequences>();
   std::size_t next = 0;
-  for (std::int64_t i = 0; i < state.hypotheses->count(); ++i) {
-    while (next < from.size() && from[next] < state.hypotheses->first_row[i + 1]) ++next;
+  const std::vector<std::int64_t>& old_rows = state.hypotheses->first_row;
+  for (std::size_t i = 0; i + 1 < old_rows.size(); ++i) {
+    while (next < from.size() && from[next] >= old_rows[i] && from[next] < old_rows[i + 1]) ++next;
     hypotheses->first_row.push_back(static_cast<std::int64_t>(next));
   }
   MEMFLOOR_CHECK(next == from.size(), "hypotheses are not in the order of their sentences");
@@ -222,10 +223,9 @@ Values DynamicConv::Layer::widen(Context& context, Values in) const {
 }
 
 Values DynamicConv::Layer::narrow(Context& context, Values in) const {
-  Value sum = fc2(context, std::move(in[0]),
-                  {.after_relu = true,
-                   .residual = std::move(in[1]),
-                   .dropout = fc2_dropout.of(context)});
+  Value sum =
+      fc2(context, std::move(in[0]),
+          {.after_relu = true, .residual = std::move(in[1]), .dropout = fc2_dropout.of(context)});
   return with_rest({std::move(sum)}, std::move(in), 2);
 }
 

@@ -22,7 +22,7 @@ namespace memfloor {
 struct DynamicConvConfig {
   std::int64_t source_vocabulary = 8848, target_vocabulary = 6632;
   std::int64_t channels = 512, feed_forward = 1024;
-  std::int64_t heads = 4;  // of convolutions and of attention
+  std::int64_t heads = 4;                                      // of convolutions and of attention
   std::vector<int> encoder_kernels{3, 7, 15, 31, 31, 31, 31};  // one a layer, odd
   std::vector<int> decoder_kernels{3, 7, 15, 31, 31, 31};
   DynamicConvolutionMethod method = DynamicConvolutionMethod::band;

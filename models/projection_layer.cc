@@ -91,35 +91,35 @@ Value ProjectionLayer::operator()(Context& context, Value x, Options options) co
 
   if (context.tape) {
     consume(x);
-    context.record({x}, [this, product, x, dy_slot = y->gradient, dropout = options.dropout,
-                         after_relu = options.after_relu,
-                         residual = options.residual ? consume(options.residual)
-                                                     : nullptr](Context& ctx) {
-      Tensor dy = take_gradient(dy_slot);
-      SequenceOps& ops = ctx.backend.sequence_ops();
-      // The sum's gradient is the residual's as it is, and the product's after the dropout.
-      Tensor dropped;
-      if (dropout.active()) {
-        dropped = Tensor(ctx.ledger, dy.shape(), dy.dtype(), Category::transient,
-                         "gradient of " + name + " before dropout");
-        ops.dropout(*x->sequences, dropout, outputs, dy.dtype(), dy.raw(), dropped.raw());
-      }
-      const void* const dproduct = dropped ? dropped.raw() : dy.raw();
-      const std::int64_t n = dy.shape()[0];
-      {
-        const Block db = ctx.workspace(outputs * 4, "bias gradient of " + name);
-        auto* const sums = static_cast<float*>(db.data());
-        product.backward_weights(ctx, n, x->data.raw(), dproduct, sums);
-        ctx.parameters.add_gradient(bias, sums);
-      }
-      if (x->gradient) {
-        const GradientTarget target = gradient_target(ctx, x->gradient);
-        product.backward_data(ctx, n, dproduct, target.data, target.accumulate);
-        if (after_relu)
-          ops.mask_relu(x->data.elements(), x->data.dtype(), x->data.raw(), target.data);
-      }
-      if (residual) give_gradient(ctx, residual, std::move(dy));
-    });
+    context.record(
+        {x}, [this, product, x, dy_slot = y->gradient, dropout = options.dropout,
+              after_relu = options.after_relu,
+              residual = options.residual ? consume(options.residual) : nullptr](Context& ctx) {
+          Tensor dy = take_gradient(dy_slot);
+          SequenceOps& ops = ctx.backend.sequence_ops();
+          // The sum's gradient is the residual's as it is, and the product's after the dropout.
+          Tensor dropped;
+          if (dropout.active()) {
+            dropped = Tensor(ctx.ledger, dy.shape(), dy.dtype(), Category::transient,
+                             "gradient of " + name + " before dropout");
+            ops.dropout(*x->sequences, dropout, outputs, dy.dtype(), dy.raw(), dropped.raw());
+          }
+          const void* const dproduct = dropped ? dropped.raw() : dy.raw();
+          const std::int64_t n = dy.shape()[0];
+          {
+            const Block db = ctx.workspace(outputs * 4, "bias gradient of " + name);
+            auto* const sums = static_cast<float*>(db.data());
+            product.backward_weights(ctx, n, x->data.raw(), dproduct, sums);
+            ctx.parameters.add_gradient(bias, sums);
+          }
+          if (x->gradient) {
+            const GradientTarget target = gradient_target(ctx, x->gradient);
+            product.backward_data(ctx, n, dproduct, target.data, target.accumulate);
+            if (after_relu)
+              ops.mask_relu(x->data.elements(), x->data.dtype(), x->data.raw(), target.data);
+          }
+          if (residual) give_gradient(ctx, residual, std::move(dy));
+        });
   }
   return y;
 }

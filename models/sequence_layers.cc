@@ -80,8 +80,8 @@ Value LayerNormLayer::operator()(Context& context, Value x) const {
       shape, x->data.dtype(), name, {x},
       [this, &op, x, statistics, recorded](Context& ctx, ValueNode& out) {
         const std::int64_t rows = out.data.shape()[0];
-        *statistics = saved_tensor(ctx.ledger, {rows, 2}, Dtype::f32, recorded,
-                                   "statistics of " + name);
+        *statistics =
+            saved_tensor(ctx.ledger, {rows, 2}, Dtype::f32, recorded, "statistics of " + name);
         op.forward(rows, x->data.raw(), ctx.parameters.values(gamma), ctx.parameters.values(beta),
                    out.data.raw(), statistics->data<float>());
       });
@@ -149,9 +149,8 @@ Value DynamicConvolutionLayer::operator()(Context& context, Value x, const Dropo
         static_cast<char*>(past->slots.raw()) + past->position % d.kernel * row_bytes;
     context.backend.tensor_ops().copy_rows(slot, d.kernel * row_bytes, x->data.raw(), row_bytes,
                                            row_bytes, shape[0]);
-    context.backend.sequence_ops().convolve_position(shape[0], past->position++, d,
-                                                     past->slots.raw(), kernels->data.raw(),
-                                                     y->data.raw());
+    context.backend.sequence_ops().convolve_position(
+        shape[0], past->position++, d, past->slots.raw(), kernels->data.raw(), y->data.raw());
     context.count_forward(multiply_adds);
     y->sequences = x->sequences;
     return y;
@@ -165,8 +164,8 @@ Value DynamicConvolutionLayer::operator()(Context& context, Value x, const Dropo
                                                                        ValueNode& out) {
         const Sequences& sentences = *x->sequences;
         if (const std::int64_t elements = op.saved_elements(sentences))
-          *saved = saved_tensor(ctx.ledger, {elements}, out.data.dtype(), recorded,
-                                "saved by " + name);
+          *saved =
+              saved_tensor(ctx.ledger, {elements}, out.data.dtype(), recorded, "saved by " + name);
         const Block scratch = ctx.workspace(op.forward_scratch(sentences), "scratch of " + name);
         op.forward(sentences, dropout, x->data.raw(), kernels->data.raw(), saved->raw(),
                    out.data.raw(), scratch.data());
@@ -182,7 +181,8 @@ Value DynamicConvolutionLayer::operator()(Context& context, Value x, const Dropo
       Tensor dy = take_gradient(dy_slot);
       const Sequences& sentences = *x->sequences;
       const std::int64_t rows = sentences.rows();
-      Tensor dx(ctx.ledger, dy.shape(), d.dtype, Category::transient, "gradient of input of " + name);
+      Tensor dx(ctx.ledger, dy.shape(), d.dtype, Category::transient,
+                "gradient of input of " + name);
       const Tensor dkernels(ctx.ledger, kernels->data.shape(), d.dtype, Category::transient,
                             "gradient of kernels of " + name);
       {
@@ -223,8 +223,8 @@ Value attend(Context& context, AttentionDescriptor descriptor, Value q, Value k,
           Context& ctx, ValueNode& out) {
         *probabilities = saved_tensor(ctx.ledger, {probability_count}, out.data.dtype(), recorded,
                                       "probabilities of " + name);
-        const Block scratch = ctx.workspace(op.forward_scratch(*q->sequences, *k->sequences),
-                                            "scratch of " + name);
+        const Block scratch =
+            ctx.workspace(op.forward_scratch(*q->sequences, *k->sequences), "scratch of " + name);
         op.forward(*q->sequences, *k->sequences, dropout, q->data.raw(), k->data.raw(),
                    v->data.raw(), probabilities->raw(), out.data.raw(), scratch.data());
         ctx.count_forward(multiply_adds);
@@ -243,8 +243,8 @@ Value attend(Context& context, AttentionDescriptor descriptor, Value q, Value k,
       };
       Tensor dk = gradient(k, "gradient of keys of "), dv = gradient(v, "gradient of values of ");
       {
-        const Block scratch = ctx.workspace(op.backward_scratch(*q->sequences, *k->sequences),
-                                            "scratch of " + name);
+        const Block scratch =
+            ctx.workspace(op.backward_scratch(*q->sequences, *k->sequences), "scratch of " + name);
         op.backward(*q->sequences, *k->sequences, dropout, q->data.raw(), k->data.raw(),
                     v->data.raw(), probabilities->raw(), dy.raw(), dy.raw(), dk.raw(), dv.raw(),
                     scratch.data());

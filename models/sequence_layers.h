@@ -19,8 +19,8 @@ struct EmbeddingLayer {
   EmbeddingLayer(ParameterStore& store, std::string name, std::int64_t entries,
                  std::int64_t channels);
 
-  /// Text -> (rows, channels) in the activation format. Keeps nothing. The sentences' first rows are
-  /// at `position`.
+  /// Text -> (rows, channels) in the activation format. Keeps nothing. The sentences' first rows
+  /// are at `position`.
   Value operator()(Context& context, Value text, const Dropout& dropout,
                    std::int64_t position = 0) const;
 

@@ -1,5 +1,6 @@
 // The output matrix of a language model and its label-smoothed cross-entropy, as one op. The matrix
-// is used a tile of rows at a time: no dense copy of the whole one ever exists, nor of its gradient.
+// is used a tile of rows at a time: no dense copy of the whole one ever exists, nor of its
+// gradient.
 #pragma once
 
 #include <string>

@@ -63,8 +63,7 @@ Values run_segment(Context& context, Forward forward, Values inputs,
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     consume(inputs[i]);
     const bool has_data = inputs[i]->data || inputs[i]->deferred;  // text has none
-    const bool read =
-        has_data && std::find(summands.begin(), summands.end(), i) == summands.end();
+    const bool read = has_data && std::find(summands.begin(), summands.end(), i) == summands.end();
     if (read) segment->reads.push_back(inputs[i]);
     segment->inputs.push_back(read ? inputs[i] : gradient_only(inputs[i]));
   }
