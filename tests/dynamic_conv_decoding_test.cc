@@ -16,10 +16,10 @@ std::vector<float> whole(SmallTranslator& net, const SentencePairs& pairs) {
       [&](Context& context) { return net.model().logits(context, net.run(context, pairs)); });
 }
 
-class Decoding : public ::testing::TestWithParam<const char*> {};
+class DecodingPrecisions : public ::testing::TestWithParam<const char*> {};
 
 // Hypotheses are the target sentences; those that end leave, as in a search.
-TEST_P(Decoding, EqualsWholeSentences) {
+TEST_P(DecodingPrecisions, EqualsWholeSentences) {
   for (const auto method : {DynamicConvolutionMethod::direct, DynamicConvolutionMethod::band}) {
     Options options;
     options.precision = GetParam(), options.config.method = method;
@@ -60,7 +60,7 @@ TEST_P(Decoding, EqualsWholeSentences) {
     });
   }
 }
-INSTANTIATE_TEST_SUITE_P(, Decoding, ::testing::Values("fp32", "bf16"));
+INSTANTIATE_TEST_SUITE_P(, DecodingPrecisions, ::testing::Values("fp32", "bf16"));
 
 // Three hypotheses a sentence that change places: each goes on with its own past.
 TEST(Decoding, HypothesesMoveWithTheirPast) {

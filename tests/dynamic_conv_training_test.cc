@@ -39,19 +39,21 @@ std::string trained(const Options& options, const std::string& plan) {
   return bytes;
 }
 
-// |a - b| / |b|; vectors of rounding errors are taken as equal.
+// |a - b| / |b|
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, size = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
     error += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
     size += static_cast<double>(b[i]) * b[i];
   }
-  return std::sqrt(error) / std::max(std::sqrt(size), 1e-5);
+  return std::sqrt(error / size);
 }
 
 void expect_equal_gradients(const SmallTranslator& ours, const SmallTranslator& theirs,
                             const std::vector<ParameterSpec>& specs, double bound) {
   for (std::size_t h = 0; h < specs.size(); ++h) {
+    // Softmax is blind to what is added to every score: the keys' biases have rounding errors only.
+    if (specs[h].name.ends_with(".kk.bias")) continue;
     const auto handle = static_cast<ParameterStore::Handle>(h);
     EXPECT_LE(distance(ours.gradient(handle), theirs.gradient(handle)), bound) << specs[h].name;
   }
