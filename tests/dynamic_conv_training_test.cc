@@ -25,12 +25,12 @@ std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// Two updates, then the gradients and loss of a third minibatch in two parts.
+// An update, then the gradients and loss of a second minibatch, each in two parts.
 std::string trained(const Options& options, const std::string& plan) {
   SmallTranslator net(options);
   const SentencePairs pairs = random_pairs(6, options.config, 3);
   LossSums sums;
-  for (int update = 0; update < 3; ++update) {
+  for (int update = 0; update < 2; ++update) {
     if (update > 0) net.update(0.01f);
     sums = net.gradients(pairs, 2, plan);
   }
@@ -68,8 +68,7 @@ TEST(DynamicConvTraining, PlansGiveTheBytesOfKeepAll) {
         Options options = with_method(method);
         options.precision = precision, options.config.loss.chunk = chunk;
         const std::string kept = trained(options, "none");
-        for (const char* plan : {"blocks", "normalization", "segments:1", "segments:3", "sqrt",
-                                 "blocks/normalization", "recursive/normalization"})
+        for (const char* plan : {"blocks", "normalization", "recursive/normalization"})
           EXPECT_TRUE(trained(options, plan) == kept)
               << plan << ", " << precision << ", chunk " << chunk;
       }
