@@ -40,7 +40,7 @@ TEST_P(DecodingPrecisions, EqualsWholeSentences) {
             remaining.push_back(static_cast<std::int32_t>(i));
             left.push_back(sentences[i]);
           }
-        if (left.size() < sentences.size()) net.model().reorder(context, state, remaining);
+        if (left.size() < sentences.size()) state.reorder(context, remaining);
         sentences = left;
 
         std::vector<std::int32_t> tokens;
@@ -80,7 +80,7 @@ TEST(Decoding, HypothesesMoveWithTheirPast) {
         net.model().start_decoding(context, make_text(pairs.source, pairs.source_tokens.data()));
     for (std::size_t position = 0; position < words.size(); ++position) {
       if (position > 0) {
-        net.model().reorder(context, state, from[position]);
+        state.reorder(context, from[position]);
         std::vector<std::vector<std::int32_t>> moved;
         std::vector<std::int64_t> owners;
         for (const std::int32_t row : from[position]) {
@@ -120,8 +120,8 @@ TEST(Decoding, RefusesHypothesesOutOfOrder) {
   net.in_evaluation([&](Context& context) {
     DecoderState state =
         net.model().start_decoding(context, make_text(pairs.source, pairs.source_tokens.data()));
-    EXPECT_THROW(net.model().reorder(context, state, {1, 0}), Error);
-    EXPECT_THROW(net.model().reorder(context, state, {0, 2}), Error);
+    EXPECT_THROW(state.reorder(context, {1, 0}), Error);
+    EXPECT_THROW(state.reorder(context, {0, 2}), Error);
   });
 }
 
