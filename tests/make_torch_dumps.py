@@ -10,6 +10,7 @@ torch. tests/data/README.md describes every tensor.
   wrn16_1.safetensors  depth 16, width 1, 16x16 images, batch 2: every gradient in full
   blocks.safetensors   each kind of residual block of WRN-28-2 alone, forward and backward
   group_norm.safetensors  group norm + ReLU alone, forward and backward, four shapes
+  adam.safetensors     twenty updates of Adam with fairseq's formula, gradients of three sizes
   losses.safetensors   ten steps of Nesterov SGD: losses, and the small net's final state
   numbers.safetensors  f32 -> bf16, f32 -> f16 and f16 -> f32 conversions, as bit patterns
   memory.safetensors   parameter count and bytes that autograd saves, WRN-28-2 at batch 100
@@ -394,6 +395,38 @@ def dump_group_norm():
     d.write("group_norm")
 
 
+# ---- Adam ----------------------------------------------------------------------------------------
+
+ADAM_COUNT, ADAM_UPDATES = 1100, 20
+ADAM = dict(lr=1e-3, betas=(0.9, 0.98), eps=1e-8, weight_decay=0.1)
+ADAM_GRADIENTS = {"large": 1.0, "small": 1e-4, "tiny": 1e-7}  # beside the last, epsilon is large
+
+
+def adam_run(fills, dtype):
+    w = fills["weight"].array((ADAM_COUNT,)).to(dtype).requires_grad_()
+    gradients = fills["gradients"].array((ADAM_UPDATES, ADAM_COUNT)).to(dtype)
+    opt = torch.optim.AdamW([w], **ADAM)
+    for t, g in enumerate(gradients, 1):
+        # fairseq adds epsilon to sqrt(v), AdamW to sqrt(v / (1 - beta2^t)).
+        opt.param_groups[0]["eps"] = ADAM["eps"] / (1 - ADAM["betas"][1] ** t) ** 0.5
+        w.grad = g
+        opt.step()
+    return w, opt.state[w]["exp_avg"], opt.state[w]["exp_avg_sq"]
+
+
+def dump_adam():
+    d = Dump(**ADAM)
+    for seed, (size, scale) in enumerate(ADAM_GRADIENTS.items(), 41):
+        fills = dict(weight=Fill(1024 * seed, 0.0, 1.0),
+                     gradients=Fill(1024 * seed + OUTPUT_GRAD, 0.0, scale))
+        d.fill(size + ".weight", fills["weight"], (ADAM_COUNT,))
+        d.fill(size + ".gradients", fills["gradients"], (ADAM_UPDATES, ADAM_COUNT))
+        runs = [adam_run(fills, t) for t in (torch.float64, torch.float32)]
+        for k, a, b in zip(("weight.after", "m", "v"), *runs):
+            d.pair(size + "." + k, a, b, keep_f32=False)
+    d.write("adam")
+
+
 # ---- training ------------------------------------------------------------------------------------
 
 STEPS, STEP_BATCH = 10, 8
@@ -519,6 +552,7 @@ def main():
         dump_net(name)
     dump_blocks()
     dump_group_norm()
+    dump_adam()
     dump_losses()
     dump_numbers()
     dump_memory()

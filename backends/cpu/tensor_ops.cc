@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "backends/cpu/adam.h"
 #include "backends/cpu/convert.h"
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/matrix_rows.h"
 #include "backends/cpu/sgd.h"
 #include "backends/cpu/slices.h"
 #include "backends/cpu/sparse_weights.h"
-#include "core/error.h"
 
 namespace memfloor::cpu {
 namespace {
@@ -157,13 +157,15 @@ class CpuTensorOps final : public TensorOps {
     cpu::add_sparse_rows(pool_, x, from, rows, count, values, to, pattern, scratch);
   }
 
-  void adam(const AdamRule&, const UpdateStep&, const UpdateArrays&) override {
-    throw Error("pending: adam");
-  }
-
   void sgd(const SgdRule& rule, const UpdateStep& step, const UpdateArrays& arrays) override {
     pieces(arrays.elements, [&](std::int64_t begin, std::int64_t count) {
       sgd_piece(rule, step, arrays, begin, count);
+    });
+  }
+
+  void adam(const AdamRule& rule, const UpdateStep& step, const UpdateArrays& arrays) override {
+    pieces(arrays.elements, [&](std::int64_t begin, std::int64_t count) {
+      adam_piece(rule, step, arrays, begin, count);
     });
   }
 
