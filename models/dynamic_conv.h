@@ -43,6 +43,9 @@ struct DecoderState {
   std::shared_ptr<const Sequences> hypotheses;  // the rows of every sentence's
 
   std::int64_t rows() const { return hypotheses->rows(); }
+
+  /// Row i becomes what was row from[i]; rows must still lie in the sentences' order.
+  void reorder(Context& context, const std::vector<std::int32_t>& from);
 };
 
 class DynamicConv {
@@ -71,8 +74,6 @@ class DynamicConv {
   /// Appends a token to every hypothesis (`tokens`, in device memory); the logits (hypotheses,
   /// target vocabulary) of what may follow.
   Value decode(Context& context, DecoderState& state, const std::int32_t* tokens) const;
-  /// Row i becomes what was row from[i]; rows still lie in the order of the sentences.
-  void reorder(Context& context, DecoderState& state, const std::vector<std::int32_t>& from) const;
 
   /// A residual block ends in the middle of a unit: units begin with the layer normalisation of a
   /// sum and end with a matrix product, so that what crosses their borders was costly to make and

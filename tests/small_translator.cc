@@ -117,20 +117,26 @@ void SmallTranslator::update(float learning_rate) {
   store_->update(adam_, {.learning_rate = learning_rate, .seed = 1, .number = updates_++});
 }
 
-LossSums SmallTranslator::evaluate(const SentencePairs& pairs) {
+void SmallTranslator::in_evaluation(const std::function<void(Context&)>& body) {
   const KeepAll plan;
   Context ctx = context(plan, nullptr, Pass::evaluation);
+  body(ctx);
+}
+
+LossSums SmallTranslator::evaluate(const SentencePairs& pairs) {
   LossSums sums;
-  model_.loss(ctx, run(ctx, pairs), pairs.labels.data(), &sums, 0);
+  in_evaluation(
+      [&](Context& ctx) { model_.loss(ctx, run(ctx, pairs), pairs.labels.data(), &sums, 0); });
   return sums;
 }
 
-std::vector<float> SmallTranslator::outputs(const SentencePairs& pairs) {
-  const KeepAll plan;
-  Context ctx = context(plan, nullptr, Pass::evaluation);
-  const Value x = run(ctx, pairs);
-  std::vector<float> values(static_cast<std::size_t>(x->data.elements()));
-  to_f32(x->data.raw(), x->data.dtype(), values.data(), x->data.elements());
+std::vector<float> SmallTranslator::evaluated(const std::function<Value(Context&)>& make) {
+  std::vector<float> values;
+  in_evaluation([&](Context& ctx) {
+    const Value x = make(ctx);
+    values.resize(static_cast<std::size_t>(x->data.elements()));
+    to_f32(x->data.raw(), x->data.dtype(), values.data(), x->data.elements());
+  });
   return values;
 }
 

@@ -1,6 +1,7 @@
 // A small DynamicConv with a store and an optimizer but no trainer, and sentences for it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,8 +46,11 @@ class SmallTranslator {
                      const std::string& plan = "none");
   void update(float learning_rate);
   LossSums evaluate(const SentencePairs& pairs);
-  /// (target rows, channels): what the decoder makes of them in evaluation.
-  std::vector<float> outputs(const SentencePairs& pairs);
+  void in_evaluation(const std::function<void(Context&)>& body);
+  /// The data of a value that `make` computes in evaluation.
+  std::vector<float> evaluated(const std::function<Value(Context&)>& make);
+  /// What the decoder makes of the target rows.
+  Value run(Context& context, const SentencePairs& pairs) const;
 
   /// Every parameter's gradient, in canonical order, one after another.
   std::vector<float> all_gradients() const;
@@ -60,7 +64,6 @@ class SmallTranslator {
 
  private:
   Context context(const RetentionPlan& plan, Tape* tape, Pass pass);
-  Value run(Context& context, const SentencePairs& pairs) const;
 
   PrecisionPolicy precision_;
   std::shared_ptr<Backend> backend_;
