@@ -53,6 +53,10 @@ const std::vector<SpecKey>& spec_keys() {
        "share of the residual blocks' 3x3 weights that are zero; 0: off"},
       {"sparse_method", &RunSpec::sparse_method,
        "how the zeros move, where sparsity is above 0: dsr, or another sparse method"},
+      {"sparse_scope", &RunSpec::sparse_scope,
+       "layers, or all: embeddings and output matrices of vocabularies too"},
+      {"rewire_stop", &RunSpec::rewire_stop,
+       "share of the run after which the zeros stay where they are"},
       {"sparse_index", &RunSpec::sparse_index, "how their places are stored: bitmap, csr16, csr32"},
       {"batch_size", &RunSpec::batch_size, "images of one update (default: 100)",
        Json::zero_is_null},
@@ -351,7 +355,8 @@ RunSpec validated(RunSpec spec) {
           "' is not known; this version knows: cpu");
   require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,
           "--sparsity is a share in [0, 1), not ", spec.sparsity);
-  make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1});
+  make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1, spec.sparse_scope,
+                        spec.rewire_stop});
   if (!spec.preset.empty()) find_preset(spec.preset, family);
   const Recipe& recipe = find_recipe(spec);
   require(spec.epochs >= 0 && spec.epochs <= 1000000, "--epochs is between 1 and 1000000, not ",
@@ -389,9 +394,9 @@ std::string case_name(const RunSpec& spec) {
   const nlohmann::json mine = to_json(spec), defaults = to_json(validated(plain));
   std::string name = "model=" + spec.model + "/data=" + spec.data;
   for (const char* key :
-       {"device", "precision", "rounding", "norm", "sparsity", "sparse_method", "sparse_index",
-        "batch_size", "microbatch", "max_tokens", "microbatch_tokens", "sentence_length",
-        "conv_impl", "loss_chunk", "checkpoint"}) {
+       {"device", "precision", "rounding", "norm", "sparsity", "sparse_method", "sparse_scope",
+        "sparse_index", "batch_size", "microbatch", "max_tokens", "microbatch_tokens",
+        "sentence_length", "conv_impl", "loss_chunk", "checkpoint"}) {
     if (mine[key] == defaults[key]) continue;
     if (std::string(key).starts_with("sparse_") && spec.sparsity == 0) continue;           // off
     if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
