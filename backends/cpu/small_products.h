@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "backends/cpu/lane_math.h"
@@ -58,7 +59,12 @@ void dot_tile(std::int64_t inner, const A* a, const B* b, std::int64_t b_row, fl
     const Lanes v = load(a + p, width);
     for (int j = 0; j < Columns; ++j) sums[j] += v * load(b + j * b_row + p, width);
   });
-  for (int j = 0; j < Columns; ++j) c[j] = scale * sum(sums[j]);
+  if constexpr (Columns == 4) {
+    const Quad four = cpu::sums(sums[0], sums[1], sums[2], sums[3]) * scale;
+    std::memcpy(c, &four, sizeof four);
+  } else {
+    for (int j = 0; j < Columns; ++j) c[j] = scale * sum(sums[j]);
+  }
 }
 
 }  // namespace detail
