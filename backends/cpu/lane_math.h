@@ -38,10 +38,10 @@ inline float sum(Lanes v) {
 /// Of each of four: the same sums, side by side.
 inline Quad sums(Lanes a, Lanes b, Lanes c, Lanes d) {
   const Quad qa = quad(a), qb = quad(b), qc = quad(c), qd = quad(d);
-  const Quad ab = __builtin_shufflevector(qa, qb, 0, 4, 1, 5) +
-                  __builtin_shufflevector(qa, qb, 2, 6, 3, 7);
-  const Quad cd = __builtin_shufflevector(qc, qd, 0, 4, 1, 5) +
-                  __builtin_shufflevector(qc, qd, 2, 6, 3, 7);
+  const Quad ab =
+      __builtin_shufflevector(qa, qb, 0, 4, 1, 5) + __builtin_shufflevector(qa, qb, 2, 6, 3, 7);
+  const Quad cd =
+      __builtin_shufflevector(qc, qd, 0, 4, 1, 5) + __builtin_shufflevector(qc, qd, 2, 6, 3, 7);
   return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
