@@ -131,15 +131,15 @@ std::string quality_text(const Task& task, const json& evaluated, const json& fi
 
 std::string outcome_text(const Session& session, const json& result,
                          const TrainingOutcome& outcome) {
-  return concat(
-      quality_text(*session.task, outcome.state.curve.back(), outcome.final_quality), ", ",
-      fixed(outcome.terms_per_second, 1), " ", session.task->unit(), "/s (median step ",
-      fixed(1e3 * outcome.step_seconds_median, 1), " ms)\n", notes_text(result));
+  return concat(quality_text(*session.task, outcome.state.curve.back(), outcome.final_quality),
+                ", ", fixed(outcome.terms_per_second, 1), " ", session.task->unit(),
+                "/s (median step ", fixed(1e3 * outcome.step_seconds_median, 1), " ms)\n",
+                notes_text(result));
 }
 
 // One training. Returns its quality, or nothing when it was interrupted.
 std::optional<json> train_once(const CommandLine& line, const RunSpec& spec,
-                                 const std::string& out) {
+                               const std::string& out) {
   if (!line.save_sparse.empty() && spec.sparsity == 0)
     throw InputError(
         "--save-sparse is for weights that are stored compressed; give --sparsity above 0, or "

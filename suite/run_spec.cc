@@ -293,8 +293,8 @@ void require_unset(const RunSpec& spec, const std::string& name) {
 
 void validate_images(RunSpec& spec) {
   make_wide_resnet_config(spec.model);
-  for (const char* key :
-       {"max_tokens", "microbatch_tokens", "conv_impl", "loss_chunk", "sentence_length", "test_sentences"})
+  for (const char* key : {"max_tokens", "microbatch_tokens", "conv_impl", "loss_chunk",
+                          "sentence_length", "test_sentences"})
     require_unset(spec, key);
   require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
           "' is not known for images; this version knows: synthetic, cifar10");
