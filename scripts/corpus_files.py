@@ -85,8 +85,6 @@ def write_atomically(path, data):
     try:
         with open(temporary, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
         try:
@@ -101,7 +99,7 @@ def write_atomically(path, data):
 
 
 def read_record(folder):
-    """corpus.json of a prepared corpus; None where there is none that this script could have made."""
+    """corpus.json of a prepared corpus; None where there is none of this format."""
     try:
         record = json.loads((folder / RECORD).read_bytes())
     except (OSError, ValueError):
