@@ -10,6 +10,7 @@ import json
 import os
 import struct
 import sys
+import tempfile
 
 FORMAT = 1
 RECORD = "corpus.json"
@@ -116,14 +117,20 @@ def is_complete(folder, record):
         return False
 
 
-def write_corpus(folder, files, record):
-    """Writes `files` (name: bytes), then the record: without it a folder is no corpus."""
+def make_folder(folder):
+    """Makes a folder where there is none; it must be writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / RECORD).unlink(missing_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}; give another "
                          "--out") from error
+
+
+def write_corpus(folder, files, record):
+    """Writes `files` (name: bytes), then the record: without it a folder is no corpus."""
+    (folder / RECORD).unlink(missing_ok=True)
     for name, data in files.items():
         write_atomically(folder / name, data)
     record = {"format": FORMAT, **record,

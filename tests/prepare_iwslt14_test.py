@@ -382,7 +382,7 @@ class Tokenized(PrepareTest):
     def test_codes_of_another_language(self):
         with self.assertRaisesRegex(script.InputError, "make 0% of the joins .*of other text"):
             self.prepare_with_codes("#version: 0.2\nи н</w>\nп р\n")
-        self.assertFalse(self.out.exists())
+        self.assertEqual(list(self.out.iterdir()), [])
 
     def test_codes_of_doubtful_fit_are_noted(self):
         self.prepare_with_codes("#version: 0.2\nu n\nun d</w>\na u\nau s</w>\na um</w>\nu m</w>\n"
