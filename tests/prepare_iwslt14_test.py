@@ -211,9 +211,9 @@ class Wit3(PrepareTest):
         files = wit3_files()
         path = self.archive(files)
         whole = path.read_bytes()
-        for cut in (len(whole) // 2, 0):
-            path.write_bytes(whole[:cut])
-            with self.assertRaisesRegex(script.InputError, "is not a whole .tgz archive"):
+        for content in (whole[:len(whole) // 2], b"", b"no archive at all"):
+            path.write_bytes(content)
+            with self.assertRaisesRegex(script.InputError, r"^.* is not a whole .tgz archive .*$"):
                 self.prepare("--from-wit3", path)
         with self.assertRaisesRegex(script.InputError, "absent.tgz cannot be read: No such file"):
             self.prepare("--from-wit3", self.folder / "absent.tgz")
