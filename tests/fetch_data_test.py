@@ -93,11 +93,13 @@ class FetchData(unittest.TestCase):
         self.to = Path(folder.name) / "data"
         self.part = self.to / "set.tar.gz.part"
 
-    def fetch(self, archive=ARCHIVE, path="/set.tar.gz", sha256=None):
+    def fetch(self, archive=ARCHIVE, path="/set.tar.gz", checksums=True):
         """Runs the script; returns its exit code, output and error output."""
         dataset = fetch_data.Dataset(
-            url=self.address + path, md5=hashlib.md5(archive).hexdigest(), folder="set",
-            sha256=sha256 or {n: hashlib.sha256(d).hexdigest() for n, d in FILES.items()})
+            url=self.address + path, folder="set",
+            md5=hashlib.md5(archive).hexdigest() if checksums else None,
+            sha256={n: hashlib.sha256(d).hexdigest() if checksums else None
+                    for n, d in FILES.items()})
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = fetch_data.main(["tiny", "--to", str(self.to)], {"tiny": dataset})
@@ -205,6 +207,43 @@ class FetchData(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assert_one_sentence(err, "lacks set/a.bin")
         self.assertEqual(list((self.to / "set").iterdir()), [])
+
+    def test_without_checksums_the_archive_must_unpack_to_its_end(self):
+        """IWSLT'14's archive has no published checksum."""
+        code, out, err = self.fetch(checksums=False)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("2 of them without a known SHA-256", out)
+        self.assert_fetched()
+        self.assertIn("complete already", self.fetch(checksums=False)[1])
+        self.assertEqual(len(self.server.ranges), 1)  # no second request
+        (self.to / "set" / "b.bin").unlink()
+        self.assertEqual(self.fetch(checksums=False)[0], 0)
+        self.assert_fetched()
+
+    def test_without_checksums_a_whole_archive_is_not_downloaded_again(self):
+        self.to.mkdir()
+        self.part.write_bytes(ARCHIVE)
+        self.assertEqual(self.fetch(checksums=False)[0], 0)
+        self.assertEqual(self.server.ranges, [])
+        self.assert_fetched()
+
+    def test_without_checksums_a_corrupt_archive_is_refused_and_deleted(self):
+        for body in (ARCHIVE[:-100], ARCHIVE[:-8] + b"\0" * 8, b"<html>no such page</html>",
+                     ARCHIVE[:1000] + bytes([ARCHIVE[1000] ^ 1]) + ARCHIVE[1001:]):
+            self.server.body = body
+            code, _, err = self.fetch(checksums=False)
+            self.assertEqual(code, 1)
+            self.assert_one_sentence(err, "is corrupt: it cannot be unpacked to its end", "deleted")
+            self.assertFalse(self.part.exists())
+            self.assertFalse((self.to / "set").exists())
+
+    def test_iwslt14_is_what_prepare_iwslt14_reads(self):
+        dataset = fetch_data.DATASETS["iwslt14"]
+        self.assertEqual((dataset.folder, Path(dataset.url).name), ("de-en", "de-en.tgz"))
+        self.assertEqual(len(dataset.sha256), 13)  # the licence, train tags, five tests, twice
+        real = Path(os.environ.get("MEMFLOOR_TEST_DATA_DIR", "")) / "iwslt14" / "orig_xml"
+        if real.is_dir():
+            self.assertEqual({path.name for path in real.iterdir()} - set(dataset.sha256), set())
 
     def test_a_missing_url_is_reported(self):
         code, _, err = self.fetch(path="/absent.tar.gz")
