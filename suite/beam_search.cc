@@ -161,7 +161,7 @@ std::vector<Translation> beam_search(Context& context, const DynamicConv& model,
     ops.on_host({{logits->data.raw(), logits->data.bytes()}}, [&](const std::vector<void*>& host) {
       from = search.advance(static_cast<const float*>(host[0]), logits->data.shape()[1]);
     });
-    if (!search.done()) model.reorder(context, state, from);
+    if (!search.done()) state.reorder(context, from);
   }
   return search.best();
 }
