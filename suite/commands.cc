@@ -71,6 +71,7 @@ int list(const CommandLine& line) {
                       {"presets", all_presets},
                       {"combinations", combinations},
                       {"sparse_method", sparse_method_names()},
+                      {"sparse_scope", sparse_scope_names()},
                       {"sparse_index", sparse_index_names()},
                       {"recipes", all_recipes},
                       {"spec_keys", keys},
@@ -86,6 +87,8 @@ int list(const CommandLine& line) {
   for (const std::string& name : checkpoint_names()) std::cout << ' ' << name;
   std::cout << "\nsparse methods:";
   for (const std::string& name : sparse_method_names()) std::cout << ' ' << name;
+  std::cout << "\nsparse scopes:";
+  for (const std::string& name : sparse_scope_names()) std::cout << ' ' << name;
   std::cout << "\nsparse indices:";
   for (const std::string& name : sparse_index_names()) std::cout << ' ' << name;
   std::cout << "\n";
@@ -119,6 +122,10 @@ std::string outcome_text(const json& result, const TrainingOutcome& outcome) {
 // One training. Returns its test accuracy, or nothing when it was interrupted.
 std::optional<double> train_once(const CommandLine& line, const RunSpec& spec,
                                  const std::string& out) {
+  if (!line.save_sparse.empty() && spec.sparsity == 0)
+    throw InputError(
+        "--save-sparse is for weights that are stored compressed; give --sparsity above 0, or "
+        "--save-weights instead");
   check_writable(out);
   check_writable(line.save_weights);
   check_writable(line.save_sparse);

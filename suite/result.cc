@@ -44,18 +44,16 @@ json memory_json(const Session& session) {
 // Where the non-zeros are at the end; null for dense training.
 json sparse_layers(const ParameterStore& parameters) {
   json layers = json::array();
-  bool sparse = false;
   for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
     const ParameterSpec& spec = parameters.specs()[h];
-    if (!spec.compressible) continue;
+    if (!parameters.compressed(static_cast<int>(h))) continue;
     std::vector<std::uint8_t> stored(static_cast<std::size_t>(spec.elements()));
     parameters.read_pattern(static_cast<int>(h), stored.data());
     const auto non_zeros = std::count(stored.begin(), stored.end(), 1);
-    sparse |= non_zeros < spec.elements();
     layers.push_back(
         {{"name", spec.name}, {"positions", spec.elements()}, {"non_zeros", non_zeros}});
   }
-  return sparse ? layers : json();
+  return layers.empty() ? json() : layers;
 }
 
 }  // namespace

@@ -49,6 +49,10 @@ const std::vector<SpecKey>& spec_keys() {
        "share of the residual blocks' 3x3 weights that are zero; 0: off"},
       {"sparse_method", &RunSpec::sparse_method,
        "how the zeros move, where sparsity is above 0: dsr, or another sparse method"},
+      {"sparse_scope", &RunSpec::sparse_scope,
+       "layers, or all: embeddings and output matrices of vocabularies too"},
+      {"rewire_stop", &RunSpec::rewire_stop,
+       "share of the run after which the zeros stay where they are"},
       {"sparse_index", &RunSpec::sparse_index, "how their places are stored: bitmap, csr16, csr32"},
       {"batch_size", &RunSpec::batch_size, "samples of one update"},
       {"microbatch", &RunSpec::microbatch, "samples of one part (default: the batch size)"},
@@ -257,7 +261,8 @@ RunSpec validated(RunSpec spec) {
           "' is not known; this version knows: cpu");
   require(std::isfinite(spec.sparsity) && spec.sparsity >= 0 && spec.sparsity < 1,
           "--sparsity is a share in [0, 1), not ", spec.sparsity);
-  make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1});
+  make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1, spec.sparse_scope,
+                        spec.rewire_stop});
   require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
           "' is not known; this version knows: synthetic, cifar10");
   require(spec.batch_size >= 1 && spec.batch_size <= 1000000,
@@ -305,8 +310,9 @@ RunLength length_of(const RunSpec& spec, std::int64_t train_samples) {
 std::string case_name(const RunSpec& spec) {
   const nlohmann::json mine = to_json(spec), defaults = to_json(validated(RunSpec{}));
   std::string name = "model=" + spec.model + "/data=" + spec.data;
-  for (const char* key : {"device", "precision", "rounding", "norm", "sparsity", "sparse_method",
-                          "sparse_index", "batch_size", "microbatch", "checkpoint"}) {
+  for (const char* key :
+       {"device", "precision", "rounding", "norm", "sparsity", "sparse_method", "sparse_scope",
+        "sparse_index", "batch_size", "microbatch", "checkpoint"}) {
     if (mine[key] == defaults[key]) continue;
     if (std::string(key).starts_with("sparse_") && spec.sparsity == 0) continue;           // off
     if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off

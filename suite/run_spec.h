@@ -23,7 +23,9 @@ struct RunSpec {
   std::int64_t loss_scale_window = 16384;  // minibatches without an overflow before it doubles
   double sparsity = 0;
   std::string sparse_method = "dsr";    // matters where sparsity is not 0
+  std::string sparse_scope = "layers";  // likewise
   std::string sparse_index = "bitmap";  // likewise
+  double rewire_stop = 0.95;            // likewise; a share of the run
   std::int64_t batch_size = 100;
   std::int64_t microbatch = 0;  // before validate(): 0 = the batch size
   std::string checkpoint = "none";

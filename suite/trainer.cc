@@ -38,7 +38,8 @@ Trainer::Trainer(const RunSpec& spec, const WideResNetConfig& config, const Imag
       // Without data nothing trains, and no schedule matters.
       parameters_(make_parameter_store(
           {spec.sparsity, spec.sparse_method, spec.sparse_index,
-           length_of(spec, data ? data->size(Split::train) : spec.batch_size).updates})),
+           length_of(spec, data ? data->size(Split::train) : spec.batch_size).updates,
+           spec.sparse_scope, spec.rewire_stop})),
       model_(config, *parameters_, running_),
       retention_(make_retention_plan(spec.checkpoint, model_.chain())) {
   if (log_events) ledger_.start_log();

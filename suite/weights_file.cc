@@ -79,7 +79,7 @@ void save_sparse_weights(const std::string& path, const ParameterStore& paramete
   };
   for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
     const ParameterSpec& spec = parameters.specs()[h];
-    if (!spec.compressible) continue;
+    if (!parameters.compressed(static_cast<int>(h))) continue;
     std::vector<std::uint8_t> stored(static_cast<std::size_t>(spec.elements()));
     parameters.read_pattern(static_cast<int>(h), stored.data());
     // Columns in PyTorch's order: input channels outside, taps inside.

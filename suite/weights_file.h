@@ -13,7 +13,7 @@ namespace memfloor {
 void save_weights(const std::string& path, const ParameterStore& parameters,
                   RunningStatistics& running, TensorOps& ops);
 
-/// Every compressible weight as what scipy.sparse.csr_matrix((data, indices, indptr), shape) takes:
+/// Every compressed weight as what scipy.sparse.csr_matrix((data, indices, indptr), shape) takes:
 /// NAME.data (F32), NAME.indices and NAME.indptr (I32), and in the metadata NAME.shape, "[out, in *
 /// kh * kw]" with PyTorch's order of columns. Positions that are stored but zero are there. Atomic.
 void save_sparse_weights(const std::string& path, const ParameterStore& parameters);

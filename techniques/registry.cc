@@ -50,10 +50,10 @@ const std::map<std::string, std::function<CutRule(std::int64_t count)>>& cut_rul
   return registry;
 }
 
-using SparseMethods = Registry<std::unique_ptr<SparseMethod>, std::int64_t /*total_updates*/>;
+using SparseMethods = Registry<std::unique_ptr<SparseMethod>, const RewireSchedule&>;
 template <class Method>
-std::unique_ptr<SparseMethod> make_sparse_method(std::int64_t total_updates) {
-  return std::make_unique<Method>(total_updates);
+std::unique_ptr<SparseMethod> make_sparse_method(const RewireSchedule& schedule) {
+  return std::make_unique<Method>(schedule);
 }
 const SparseMethods& sparse_methods() {
   static const SparseMethods registry{
@@ -69,6 +69,14 @@ const Registry<std::unique_ptr<Pattern>>& sparse_indices() {
       {"bitmap", make_bitmap_pattern},
       {"csr16", [] { return make_csr_pattern(SparseIndex::csr16); }},
       {"csr32", [] { return make_csr_pattern(SparseIndex::csr32); }},
+  };
+  return registry;
+}
+
+const Registry<SparseScope>& sparse_scopes() {
+  static const Registry<SparseScope> registry{
+      {"layers", [] { return SparseScope::layers; }},
+      {"all", [] { return SparseScope::all; }},
   };
   return registry;
 }
@@ -153,10 +161,19 @@ SegmentTree make_segment_tree(const std::string& checkpoint, const Chain& chain)
 }
 
 std::unique_ptr<ParameterStore> make_parameter_store(const SparsityChoice& choice) {
-  auto method = look_up(sparse_methods(), choice.method, "sparse-method", choice.total_updates);
+  if (!(choice.rewire_stop > 0 && choice.rewire_stop <= RewireSchedule::kStop))
+    throw InputError(concat("--rewire-stop is a share of the run above 0, at most ",
+                            RewireSchedule::kStop, ", where the schedule ends, not ",
+                            choice.rewire_stop, "; for a pattern that never moves give ",
+                            "--sparse-method static"));
+  const RewireSchedule schedule(choice.total_updates, choice.rewire_stop);
+  auto method = look_up<std::unique_ptr<SparseMethod>, const RewireSchedule&>(
+      sparse_methods(), choice.method, "sparse-method", schedule);
   auto pattern = look_up(sparse_indices(), choice.index, "sparse-index");
+  const SparseScope scope = look_up(sparse_scopes(), choice.scope, "sparse-scope");
   if (choice.sparsity == 0) return std::make_unique<DenseStore>();
-  return std::make_unique<CompressedStore>(choice.sparsity, std::move(method), std::move(pattern));
+  return std::make_unique<CompressedStore>(choice.sparsity, std::move(method), std::move(pattern),
+                                           scope);
 }
 
 std::vector<std::string> precision_names() { return names_of(precisions()); }
@@ -167,6 +184,7 @@ std::vector<std::string> checkpoint_names() {
   return names;
 }
 std::vector<std::string> sparse_method_names() { return names_of(sparse_methods()); }
+std::vector<std::string> sparse_scope_names() { return names_of(sparse_scopes()); }
 std::vector<std::string> sparse_index_names() { return names_of(sparse_indices()); }
 
 }  // namespace memfloor

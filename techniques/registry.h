@@ -11,6 +11,7 @@
 #include "engine/precision_policy.h"
 #include "engine/retention_plan.h"
 #include "techniques/checkpointing/segment_tree.h"
+#include "techniques/sparsity/rewire_schedule.h"
 
 namespace memfloor {
 
@@ -19,6 +20,8 @@ struct SparsityChoice {
   double sparsity = 0;  // share of the compressible weights that are zero
   std::string method = "dsr", index = "bitmap";
   std::int64_t total_updates = 1;  // of the run, which the method's schedule spans
+  std::string scope = "layers";
+  double rewire_stop = RewireSchedule::kStop;  // share of the run after which nothing moves
 };
 
 // Each throws InputError for a name it does not know, listing those it does.
@@ -41,6 +44,7 @@ SegmentTree make_segment_tree(const std::string& checkpoint, const Chain& chain)
 std::vector<std::string> precision_names();
 std::vector<std::string> checkpoint_names();
 std::vector<std::string> sparse_method_names();
+std::vector<std::string> sparse_scope_names();
 std::vector<std::string> sparse_index_names();
 
 }  // namespace memfloor

@@ -81,6 +81,10 @@ class RefusedFlags(MemfloorTest):
                 ("--sparsity", "0.99999", "one each"), ("--sparsity", "1", "[0, 1)"),
                 ("--sparse-method", "l0", "'l0'", "dsr", "set", "static"),
                 ("--sparse-index", "coo", "'coo'", "bitmap", "csr16", "csr32"),
+                ("--sparse-scope", "embeddings", "'embeddings'", "all", "layers"),
+                ("--rewire-stop", "0", "above 0, at most 0.95", "--sparse-method static"),
+                ("--rewire-stop", "0.96", "above 0, at most 0.95"),
+                ("--rewire-stop", "nan", "above 0, at most 0.95"),
                 ("--sparsity", "nan", "[0, 1)"), ("--sparsity", "x", "a number", "'x'"),
                 ("--precision", "fp8", "'fp8'", "fp32", "bf16_mixed"),
                 ("--rounding", "up", "nearest or stochastic", "'up'"),
@@ -312,7 +316,8 @@ class QuickCommands(MemfloorTest):
         listed = strict_json(self.run_well("list", "--json"))
         self.assertEqual(set(listed), {"models", "data", "precision", "checkpoint", "presets",
                                        "combinations",
-                                       "sparse_method", "sparse_index", "recipes",
+                                       "sparse_method", "sparse_scope", "sparse_index",
+                                       "recipes",
                                        "spec_keys", "default_spec", "benchmarks"})
         self.assertEqual({key["key"] for key in listed["spec_keys"]}, set(listed["default_spec"]))
         for key in listed["spec_keys"]:

@@ -21,8 +21,9 @@ std::unique_ptr<Pattern> pattern_in(SparseIndex index) {
 }
 
 std::unique_ptr<SparseMethod> method_named(const std::string& name) {
-  if (name == "set") return std::make_unique<Set>(1000);
-  return std::make_unique<Dsr>(1000);
+  const RewireSchedule schedule(1000);
+  if (name == "set") return std::make_unique<Set>(schedule);
+  return std::make_unique<Dsr>(schedule);
 }
 
 ParameterSpec layer(std::int64_t outputs, std::int64_t taps, std::int64_t inputs) {

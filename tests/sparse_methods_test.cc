@@ -39,7 +39,7 @@ std::int64_t sum(const std::vector<std::int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
-const Dsr kDsr(RewireSchedule::kUpdates);
+const Dsr kDsr{RewireSchedule(RewireSchedule::kUpdates)};
 
 TEST(DsrRule, TheTargetIsTwentyThousandOfWrn28_2) {
   EXPECT_EQ(rewire_target(1451520), 20000);
@@ -117,7 +117,7 @@ TEST(DsrRule, NoMoreGoThanHaveRoomElsewhere) {
 }
 
 TEST(SetRule, AFixedShareOfEachLayer) {
-  const Set set(1000);
+  const Set set{RewireSchedule(1000)};
   EXPECT_EQ(set.state_size(), 0);
   // rewire_target(725,760) = 10,000 of 100,000 non-zeros: a tenth.
   auto moves = set.plan(event_of({{625760, 99000}, {100000, 1000}}, {}), nullptr);
@@ -129,8 +129,8 @@ TEST(SetRule, AFixedShareOfEachLayer) {
   EXPECT_EQ(grows(moves), drops(moves));
 }
 
-std::vector<std::int64_t> events_of(std::int64_t total) {
-  const RewireSchedule schedule(total);
+std::vector<std::int64_t> events_of(std::int64_t total, double stop = RewireSchedule::kStop) {
+  const RewireSchedule schedule(total, stop);
   std::vector<std::int64_t> events;
   for (std::int64_t step = 1; step <= total; ++step)
     if (schedule.moves_after(step)) events.push_back(step);
@@ -164,6 +164,19 @@ TEST(Schedule, Scaled) {
       EXPECT_LE(events_of(total).back(), total * 95 / 100) << total;
     }
   }
+}
+
+TEST(Schedule, StoppedEarly) {
+  for (const std::int64_t total : {40, 6000, 100000})
+    for (const double stop : {0.125, 0.5, 0.75}) {
+      std::vector<std::int64_t> expected = events_of(total);
+      std::erase_if(expected, [&](std::int64_t step) { return step > stop * total; });
+      EXPECT_EQ(events_of(total, stop), expected) << total << ", " << stop;
+      EXPECT_LT(expected.size(), events_of(total).size());
+    }
+  EXPECT_EQ(events_of(100000, 0.95), events_of(100000));
+  EXPECT_EQ(RewireSchedule(100000, 0.95).note(), RewireSchedule(100000).note());
+  EXPECT_NE(RewireSchedule(6000, 0.75).note().find("no move after update 4500"), std::string::npos);
 }
 
 TEST(PatternMove, TheSmallestMagnitudesGo) {

@@ -17,7 +17,7 @@ class Dsr final : public SparseMethod {
  public:
   static constexpr float kFirstThreshold = 1e-3f;
 
-  explicit Dsr(std::int64_t total_updates) : schedule_(total_updates) {}
+  explicit Dsr(const RewireSchedule& schedule) : schedule_(schedule) {}
 
   bool moves() const override { return true; }
   bool moves_after(std::int64_t step) const override { return schedule_.moves_after(step); }

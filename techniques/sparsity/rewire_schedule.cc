@@ -22,7 +22,13 @@ std::int64_t rewire_target(std::int64_t positions) {
   return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(positions)));
 }
 
+std::int64_t RewireSchedule::last() const {
+  if (stop_ == kStop) return total_;
+  return static_cast<std::int64_t>(stop_ * static_cast<double>(total_));
+}
+
 bool RewireSchedule::moves_after(std::int64_t step) const {
+  if (step > last()) return false;
   std::int64_t begin = 0;
   for (const Stage& stage : kStages) {
     // The first update of a run of one is still before the end of a stage.
@@ -36,11 +42,14 @@ bool RewireSchedule::moves_after(std::int64_t step) const {
 }
 
 std::string RewireSchedule::note() const {
+  const std::string still =
+      stop_ == kStop ? "" : concat("; stopped early: no move after update ", last());
   if (total_ == kUpdates)
-    return "sparse schedule: the published one of DSR for WRN-28-2, over 100000 updates";
+    return "sparse schedule: the published one of DSR for WRN-28-2, over 100000 updates" + still;
   return concat("scaled sparse schedule: the stages that DSR's has over ", kUpdates,
                 " updates end at the same shares of this run's ", total_,
-                "; periods of 100 to 800 updates as published, but at most a quarter of a stage");
+                "; periods of 100 to 800 updates as published, but at most a quarter of a stage",
+                still);
 }
 
 }  // namespace memfloor

@@ -16,11 +16,17 @@ std::int64_t rewire_target(std::int64_t positions);
 /// A run of another length has the same borders at the same shares of its updates. The periods are
 /// time constants of the optimizer rather than of the run, so they stay, but are at most a quarter
 /// of their stage, so that short runs rewire too. Both are our choices.
+///
+/// A stop before the published one leaves out the moves behind it and changes no other: for runs
+/// whose last weights are averaged, which must have one pattern.
 class RewireSchedule {
  public:
   static constexpr std::int64_t kUpdates = 200 * 500;  // of the published run
+  static constexpr double kStop = 190.0 / 200;         // the share of it that moves the pattern
 
-  explicit RewireSchedule(std::int64_t total_updates) : total_(total_updates) {}
+  /// `stop` in [0, kStop]: the pattern stays still after this share of the run.
+  explicit RewireSchedule(std::int64_t total_updates, double stop = kStop)
+      : total_(total_updates), stop_(stop) {}
 
   /// `step` counts updates from 1.
   bool moves_after(std::int64_t step) const;
@@ -29,7 +35,10 @@ class RewireSchedule {
   std::string note() const;
 
  private:
+  std::int64_t last() const;  // update after which the pattern may still move
+
   std::int64_t total_;
+  double stop_;
 };
 
 }  // namespace memfloor

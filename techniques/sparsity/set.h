@@ -15,7 +15,7 @@ namespace memfloor {
 /// largest negative weights. A layer drops no more than it has room for.
 class Set final : public SparseMethod {
  public:
-  explicit Set(std::int64_t total_updates) : schedule_(total_updates) {}
+  explicit Set(const RewireSchedule& schedule) : schedule_(schedule) {}
 
   bool moves() const override { return true; }
   bool moves_after(std::int64_t step) const override { return schedule_.moves_after(step); }

@@ -1,13 +1,14 @@
 // The initial random pattern to the end: what moving the pattern is compared with.
 #pragma once
 
+#include "techniques/sparsity/rewire_schedule.h"
 #include "techniques/sparsity/sparse_method.h"
 
 namespace memfloor {
 
 class StaticPattern final : public SparseMethod {
  public:
-  explicit StaticPattern(std::int64_t /*total_updates*/) {}
+  explicit StaticPattern(const RewireSchedule&) {}
   bool moves() const override { return false; }
   bool moves_after(std::int64_t) const override { return false; }
   std::vector<LayerMove> plan(const PatternEvent& event, float*) const override {
