@@ -24,35 +24,31 @@ class CpuAttention final : public Attention {
   }
 
   std::int64_t forward_scratch(const Sequences& queries, const Sequences& keys) const override {
-    return offset_bytes(queries) + pool_.threads() * forward_bytes(keys);
+    return offset_bytes(queries) + pool_.threads() * thread_bytes(queries, keys);
   }
   std::int64_t backward_scratch(const Sequences& queries, const Sequences& keys) const override {
-    return offset_bytes(queries) + pool_.threads() * backward_bytes(queries, keys);
+    return forward_scratch(queries, keys);
   }
 
   void forward(const Sequences& queries, const Sequences& keys, const Dropout& dropout,
                const void* q, const void* k, const void* v, void* probabilities, void* y,
                void* scratch) const override {
     const DropoutMasks masks(dropout);
-    for_heads(queries, keys, scratch, forward_bytes(keys), [&](auto element, const Head& head) {
+    for_heads(queries, keys, scratch, [&](auto element, const Head& head) {
       using T = decltype(element);
       const auto [query, key, value] = views<const T>(head, q, k, v);
-      const auto out = view(static_cast<T*>(y), head.first_target, head.column);
       T* kept = static_cast<T*>(probabilities) + head.probabilities;
-      float *rows = head.scratch, *factors = rows + kTile * head.sources;
-      for (std::int64_t first = 0; first < head.targets; first += kTile) {
-        const std::int64_t count = std::min(kTile, head.targets - first);
-        for (std::int64_t r = 0; r < count; ++r) {
-          const std::int64_t t = first + r;
-          float* row = rows + r * head.sources;
-          multiply_transposed(head.sources, width_, query.at(t, 0), key, scale_, row);
-          softmax_row(row, head.sources);
-          narrow(row, d_.dtype, kept + t * head.sources, head.sources);
-          draw_and_drop(masks, head, t, factors, row);
-        }
-        multiply(count, width_, head.sources, MatrixView<const float>{rows, head.sources}, value,
-                 MatrixView<T>{out.at(first, 0), out.row});
+      const auto packed_key = packed(key, head.sources, width_, head.operand);
+      for (std::int64_t t = 0; t < head.targets; ++t) {
+        float* row = head.matrix + t * head.sources;
+        multiply_transposed(head.sources, width_, query.at(t, 0), packed_key, scale_, row);
+        softmax_row(row, head.sources);
+        narrow(row, d_.dtype, kept + t * head.sources, head.sources);
+        drop(masks, head, t);
       }
+      multiply(head.targets, width_, head.sources, matrix(head),
+               packed(value, head.sources, width_, head.operand),
+               view(static_cast<T*>(y), head.first_target, head.column));
     });
   }
 
@@ -62,63 +58,60 @@ class CpuAttention final : public Attention {
                 const void* q, const void* k, const void* v, const void* probabilities,
                 const void* dy, void* dq, void* dk, void* dv, void* scratch) const override {
     const DropoutMasks masks(dropout);
-    for_heads(
-        queries, keys, scratch, backward_bytes(queries, keys), [&](auto element, const Head& head) {
-          using T = decltype(element);
-          const auto [query, key, value] = views<const T>(head, q, k, v);
-          const auto [dquery, dkey, dvalue] = views<T>(head, dq, dk, dv);
-          const auto gradient = view(static_cast<const T*>(dy), head.first_target, head.column);
-          const T* kept = static_cast<const T*>(probabilities) + head.probabilities;
-          float* dropped = head.scratch;  // (targets, sources); later the gradient of the scores
-          float* row_scratch = dropped + head.targets * head.sources;
-          for (std::int64_t t = 0; t < head.targets; ++t) {
-            float* row = dropped + t * head.sources;
-            widen(kept + t * head.sources, d_.dtype, row, head.sources);
-            draw_and_drop(masks, head, t, row_scratch, row);
-          }
-          const MatrixView<const float> matrix{dropped, head.sources};
-          const MatrixView<const float> transposed{dropped, 1, head.sources};
-          multiply(head.sources, width_, head.targets, transposed, gradient, dvalue);
-          for (std::int64_t t = 0; t < head.targets; ++t) {
-            multiply_transposed(head.sources, width_, gradient.at(t, 0), value, 1.0f, row_scratch);
-            score_gradient(kept + t * head.sources, row_scratch, head.sources,
-                           dropped + t * head.sources);
-          }
-          multiply(head.sources, width_, head.targets, transposed, query, dkey);
-          multiply(head.targets, width_, head.sources, matrix, key, dquery);
-        });
+    for_heads(queries, keys, scratch, [&](auto element, const Head& head) {
+      using T = decltype(element);
+      const auto [query, key, value] = views<const T>(head, q, k, v);
+      const auto [dquery, dkey, dvalue] = views<T>(head, dq, dk, dv);
+      const auto gradient = view(static_cast<const T*>(dy), head.first_target, head.column);
+      const T* kept = static_cast<const T*>(probabilities) + head.probabilities;
+      widen(kept, d_.dtype, head.matrix, head.targets * head.sources);
+      for (std::int64_t t = 0; t < head.targets; ++t) drop(masks, head, t);
+      multiply(head.sources, width_, head.targets, transposed(head),
+               packed(gradient, head.targets, width_, head.operand), dvalue);
+      const auto packed_value = packed(value, head.sources, width_, head.operand);
+      for (std::int64_t t = 0; t < head.targets; ++t) {
+        multiply_transposed(head.sources, width_, gradient.at(t, 0), packed_value, 1.0f, head.row);
+        score_gradient(kept + t * head.sources, head.row, head.sources,
+                       head.matrix + t * head.sources);
+      }
+      multiply(head.sources, width_, head.targets, transposed(head),
+               packed(query, head.targets, width_, head.operand), dkey);
+      multiply(head.targets, width_, head.sources, matrix(head),
+               packed(key, head.sources, width_, head.operand), dquery);
+    });
   }
 
  private:
-  static constexpr std::int64_t kTile = 4;  // targets whose probabilities meet the values together
-
   // One sentence pair and head.
   struct Head {
     std::int64_t sentence, first_target, first_source, targets, sources;
     std::int64_t number, column;  // of the head; its first channel
     std::int64_t probabilities;   // where they begin
-    float* scratch;
+    // Scratch of a thread: (targets, sources), what is dropped and its gradient; (sources); an
+    // operand of a product, packed.
+    float *matrix, *row, *operand;
   };
+  static MatrixView<const float> matrix(const Head& head) { return {head.matrix, head.sources}; }
+  static MatrixView<const float> transposed(const Head& head) {
+    return {head.matrix, 1, head.sources};
+  }
 
   std::int64_t offset_bytes(const Sequences& queries) const {
     return aligned(queries.count() * static_cast<std::int64_t>(sizeof(std::int64_t)));
   }
-  // Of a thread: (kTile, sources) and (sources).
-  std::int64_t forward_bytes(const Sequences& keys) const {
-    return aligned((kTile + 1) * keys.longest() * 4);
-  }
-  // Of a thread: (targets, sources) and (sources).
-  std::int64_t backward_bytes(const Sequences& queries, const Sequences& keys) const {
+  std::int64_t thread_bytes(const Sequences& queries, const Sequences& keys) const {
     std::int64_t most = 0;
-    for (std::int64_t i = 0; i < queries.count(); ++i)
-      most = std::max(most, (queries.length(i) + 1) * keys.length(i));
+    for (std::int64_t i = 0; i < queries.count(); ++i) {
+      const std::int64_t targets = queries.length(i), sources = keys.length(i);
+      most = std::max(most, (targets + 1) * sources + std::max(targets, sources) * width_);
+    }
     return aligned(most * 4);
   }
 
   // body(an element of the stored type, head) for all, in parallel.
   template <class Body>
   void for_heads(const Sequences& queries, const Sequences& keys, void* scratch,
-                 std::int64_t thread_bytes, Body&& body) const {
+                 Body&& body) const {
     MEMFLOOR_CHECK(queries.count() == keys.count(), queries.count(), " sentences attend to ",
                    keys.count());
     auto* offsets = static_cast<std::int64_t*>(scratch);
@@ -127,13 +120,16 @@ class CpuAttention final : public Attention {
       sum += d_.heads * queries.length(i) * keys.length(i);
     }
     void* of_threads = static_cast<char*>(scratch) + offset_bytes(queries);
+    const std::int64_t bytes = thread_bytes(queries, keys);
     with_dtype(d_.dtype, [&](auto element) {
       pool_.parallel_for(queries.count() * d_.heads, [&](std::int64_t slice, int thread) {
         const std::int64_t i = slice / d_.heads, number = slice % d_.heads;
         const std::int64_t targets = queries.length(i), sources = keys.length(i);
+        float* row = thread_scratch(of_threads, thread, bytes);
+        float* matrix = row + sources;
         body(element, Head{i, queries.first_row[i], keys.first_row[i], targets, sources, number,
-                           number * width_, offsets[i] + number * targets * sources,
-                           thread_scratch(of_threads, thread, thread_bytes)});
+                           number * width_, offsets[i] + number * targets * sources, matrix, row,
+                           matrix + targets * sources});
       });
     });
   }
@@ -150,10 +146,11 @@ class CpuAttention final : public Attention {
             view(static_cast<T*>(v), head.first_source, head.column)};
   }
 
-  static void draw_and_drop(const DropoutMasks& masks, const Head& head, std::int64_t target,
-                            float* factors, float* row) {
-    masks.factors(head.sentence, target, head.number * head.sources, head.sources, factors);
-    map_elements(factors, row, head.sources, [](Lanes f, Lanes p) { return p * f; });
+  // Drops probabilities of a target, in their row of the matrix.
+  static void drop(const DropoutMasks& masks, const Head& head, std::int64_t target) {
+    masks.factors(head.sentence, target, head.number * head.sources, head.sources, head.row);
+    map_elements(head.row, head.matrix + target * head.sources, head.sources,
+                 [](Lanes f, Lanes p) { return p * f; });
   }
 
   // dropped (sources) becomes the gradient of the scaled scores' product.

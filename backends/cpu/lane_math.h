@@ -4,19 +4,45 @@
 #include <algorithm>
 
 #include "backends/cpu/lanes.h"
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 namespace memfloor::cpu {
 
-inline float sum(Part v) {
-  float lanes[kPart];
-  store_part(lanes, v);
-  for (int n = kPart / 2; n > 0; n /= 2)
-    for (int i = 0; i < n; ++i) lanes[i] += lanes[i + n];
-  return lanes[0];
+using Quad = float __attribute__((vector_size(16)));
+
+/// Four partial sums.
+inline Quad quad(Part v) {
+#if defined(__AVX512F__)
+  const auto wide = reinterpret_cast<__m512>(v);
+  const auto high = reinterpret_cast<__m256>(_mm512_extractf64x4_pd(_mm512_castps_pd(wide), 1));
+  const __m256 half = _mm512_castps512_ps256(wide) + high;
+  return _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+#elif defined(__AVX__)
+  const auto wide = reinterpret_cast<__m256>(v);
+  return _mm256_castps256_ps128(wide) + _mm256_extractf128_ps(wide, 1);
+#else
+  return v;
+#endif
 }
 template <class P>
-float sum(Pair<P> v) {
-  return sum(v.low + v.high);
+Quad quad(Pair<P> v) {
+  return quad(v.low + v.high);
+}
+
+inline float sum(Lanes v) {
+  const Quad q = quad(v);
+  return (q[0] + q[2]) + (q[1] + q[3]);
+}
+/// Of each of four: the same sums, side by side.
+inline Quad sums(Lanes a, Lanes b, Lanes c, Lanes d) {
+  const Quad qa = quad(a), qb = quad(b), qc = quad(c), qd = quad(d);
+  const Quad ab =
+      __builtin_shufflevector(qa, qb, 0, 4, 1, 5) + __builtin_shufflevector(qa, qb, 2, 6, 3, 7);
+  const Quad cd =
+      __builtin_shufflevector(qc, qd, 0, 4, 1, 5) + __builtin_shufflevector(qc, qd, 2, 6, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
 inline float largest(Lanes v) {

@@ -15,9 +15,10 @@ struct SomeLanes {
   std::int64_t count;
 };
 
-/// Calls body(first element, WholeLanes or SomeLanes) over `elements`.
+/// Calls body(first element, WholeLanes or SomeLanes) over `elements`. Always inline, so that what
+/// the body sums stays in registers.
 template <class Body>
-void for_lanes(std::int64_t elements, Body&& body) {
+[[gnu::always_inline]] inline void for_lanes(std::int64_t elements, Body&& body) {
   std::int64_t i = 0;
   for (; i + kLanes <= elements; i += kLanes) body(i, WholeLanes{});
   if (i < elements) body(i, SomeLanes{elements - i});
