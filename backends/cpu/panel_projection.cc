@@ -61,7 +61,7 @@ class PanelRows final : public RowsKernel {
 };
 
 // Rows that are packed together: their lines stay in the first cache for all groups and panels.
-constexpr Int kStep = 16;
+constexpr Int kStep = 4;
 
 /// `rows` elements of a column stretch of (depth, stride), for multiply_transposed. The sums of the
 /// columns are added to `sums` if not null.
@@ -75,6 +75,7 @@ void pack_left(const T* from, Int stride, Int depth, Int rows, float* to, Int gr
       Part sum{};
       const Int valid = std::min<Int>(kTileRows, rows - row);
       for (Int k = first; k < last; ++k) {
+        __builtin_prefetch(from + (k + kStep) * stride + row);
         Part values{};
         if (row + kPart <= rows) {
           load_part(from + k * stride + row, values);
@@ -102,6 +103,7 @@ void pack_panels(const T* from, Int stride, Int depth, Int columns, float* to) {
                 last = std::min(depth, first + kStep);
       for (Int k = first; k < last; ++k) {
         const T* row = from + k * stride + column;
+        __builtin_prefetch(row + kStep * stride);
         float* panel = to + column * depth + k * kPanel;
         if (valid == kPanel) {
 #pragma GCC unroll 2
@@ -144,7 +146,7 @@ class PanelGradient final : public ProjectionGradientKernel {
   }
 
  private:
-  static constexpr Int kOutputs = 256, kInputs = 256, kDepth = 256;
+  static constexpr Int kOutputs = 512, kInputs = 256, kDepth = 128;
   static constexpr Int kGroupStride = kDepth * kTileRows + kPart;
 
   template <class T>

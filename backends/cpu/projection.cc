@@ -9,9 +9,9 @@ class CpuProjection final : public Projection {
  public:
   CpuProjection(const ProjectionDescriptor& d, ThreadPool& pool)
       : pool_(pool),
-        forward_(make_panel_rows({d.inputs, d.outputs, d.dtype, d.output})),
-        backward_data_(make_panel_rows({d.outputs, d.inputs, d.dtype, d.dtype})),
-        backward_weights_(make_panel_gradient(d, pool)) {
+        forward_(pick_rows({d.inputs, d.outputs, d.dtype, d.output})),
+        backward_data_(pick_rows({d.outputs, d.inputs, d.dtype, d.dtype})),
+        backward_weights_(pick_gradient(d)) {
     plan_.forward_weights = forward_->weights;
     plan_.backward_weights = backward_data_->weights;
     std::swap(plan_.backward_weights.input, plan_.backward_weights.output);
@@ -37,6 +37,16 @@ class CpuProjection final : public Projection {
   }
 
  private:
+  std::unique_ptr<RowsKernel> pick_rows(const RowsShape& shape) const {
+    if (auto kernel = make_onednn_rows(shape, pool_.threads())) return kernel;
+    return make_panel_rows(shape);
+  }
+
+  std::unique_ptr<ProjectionGradientKernel> pick_gradient(const ProjectionDescriptor& d) const {
+    if (auto kernel = make_amx_gradient(d, pool_)) return kernel;
+    return make_panel_gradient(d, pool_);
+  }
+
   void run(const RowsKernel& kernel, std::int64_t rows, const void* in, const void* weights,
            void* out, const ProductFinish& finish, void* scratch) const {
     pool_.parallel_for(kernel.slices(rows), [&](std::int64_t slice, int thread) {

@@ -44,6 +44,10 @@ class ProjectionGradientKernel {
 // oneDNN, for operands in 16 bits that this CPU multiplies as they are.
 std::unique_ptr<RowsKernel> make_onednn_rows(const RowsShape& shape, int threads);
 
+// Intel AMX, for bf16.
+std::unique_ptr<ProjectionGradientKernel> make_amx_gradient(const ProjectionDescriptor& d,
+                                                            ThreadPool& pool);
+
 // Our FP32 products (matrix_product.h), for everything: operands in 16 bits are widened into
 // scratch.
 std::unique_ptr<RowsKernel> make_panel_rows(const RowsShape& shape);
