@@ -103,21 +103,20 @@ class DirectConvolution final : public DynamicConvolution {
 
   std::int64_t width() const { return d_.channels / d_.heads; }
   std::int64_t row_width() const { return d_.heads * d_.kernel; }
-  // A position's kernel and kTile - 1 zeros, which also precede the first kernel.
+  // A position's kernel and kTile - 1 zeros, which also precede the next position's.
   std::int64_t row_stride() const { return d_.kernel + kTile - 1; }
-  std::int64_t head_size(std::int64_t length) const { return kTile - 1 + length * row_stride(); }
+  std::int64_t head_size(std::int64_t length) const { return length * row_stride(); }
   std::int64_t thread_bytes(const Sequences& sequences, std::int64_t rows) const {
     return aligned((d_.heads * head_size(sequences.longest()) + rows * row_width()) * 4);
   }
   float* kernel(const Sentence& s, std::int64_t head, std::int64_t t) const {
-    return s.scratch + head * head_size(s.length) + kTile - 1 + t * row_stride();
+    return s.scratch + head * head_size(s.length) + t * row_stride();
   }
 
   // Puts a position's dropped kernels into their places.
   void spread(const float* row, const Sentence& s, std::int64_t t) const {
     for (std::int64_t head = 0; head < d_.heads; ++head) {
       float* to = kernel(s, head, t);
-      if (t == 0) std::fill(to - (kTile - 1), to, 0.0f);
       std::copy(row + head * d_.kernel, row + (head + 1) * d_.kernel, to);
       std::fill(to + d_.kernel, to + row_stride(), 0.0f);
     }
