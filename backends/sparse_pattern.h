@@ -36,9 +36,12 @@ void for_each_in_columns(const SparsePattern& p, std::int64_t output, std::int64
                          std::int64_t last, std::int64_t& k, Visit&& visit) {
   std::int64_t next = k;
   if (p.index == SparseIndex::bitmap) {
-    const std::int64_t row = output * p.taps * p.inputs;
-    bits::for_each(static_cast<const std::uint64_t*>(p.positions), row + first, row + last,
-                   [&](std::int64_t position) { visit(next++, position - row); });
+    // Without a nested lambda: compilers would keep `next` in memory.
+    const auto* set = static_cast<const std::uint64_t*>(p.positions);
+    const std::int64_t row = output * p.taps * p.inputs, begin = row + first, end = row + last;
+    for (std::int64_t at = begin / 64 * 64; at < end; at += 64)
+      for (std::uint64_t word = bits::word_at(set, at, begin, end); word != 0; word &= word - 1)
+        visit(next++, at - row + std::countr_zero(word));
   } else {
     const std::int64_t end = p.row_starts[output + 1] - p.row_starts[0];
     const auto walk = [&](const auto* columns) {

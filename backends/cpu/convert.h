@@ -5,6 +5,14 @@
 
 namespace memfloor::cpu {
 
+template <class To, class From>
+To converted(From value) {
+  if constexpr (std::is_same_v<From, To>)
+    return value;
+  else
+    return To(static_cast<float>(value));
+}
+
 /// to[i] = f(from[i], to[i]) over whole lanes and the rest.
 template <class From, class To, class F>
 void map_elements(const From* from, To* to, std::int64_t elements, F&& f) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/slices.h"
 #include "core/error.h"
 
@@ -100,7 +101,7 @@ void gather_rows(ThreadPool& pool, const void* matrix, Dtype from, std::int64_t 
       pieces_of(pool, count, [&](std::int64_t p) {
         const From* w = static_cast<const From*>(matrix) + rows[p] * inputs;
         To* into = static_cast<To*>(y) + p * inputs;
-        for (std::int64_t i = 0; i < inputs; ++i) into[i] = To(static_cast<float>(w[i]));
+        for (std::int64_t i = 0; i < inputs; ++i) into[i] = converted<To>(w[i]);
       });
     });
   });
@@ -121,10 +122,9 @@ void gather_sparse_rows(ThreadPool& pool, const void* values, Dtype from,
         To* into = static_cast<To*>(y) + p * pattern.inputs;
         std::fill_n(into, pattern.inputs, To(0.0f));
         std::int64_t k = starts[rows[p]];
-        for_each_in_columns(pattern, rows[p], 0, pattern.inputs, k,
-                            [&](std::int64_t at, std::int64_t column) {
-                              into[column] = To(static_cast<float>(v[at]));
-                            });
+        for_each_in_columns(
+            pattern, rows[p], 0, pattern.inputs, k,
+            [&](std::int64_t at, std::int64_t column) { into[column] = converted<To>(v[at]); });
       });
     });
   });

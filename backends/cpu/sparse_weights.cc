@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/slices.h"
 
 namespace memfloor::cpu {
@@ -14,10 +15,11 @@ constexpr std::int64_t kBlock = 16;
 constexpr std::int64_t kMostSlices = 64;
 constexpr std::int64_t kZeroPiece = 32768;  // bytes
 
-// Calls visit(k, row of the tile, tap, input) for the non-zeros of rows [first, first + rows).
+// Calls visit(k, offset in the layout) for the non-zeros of as many rows as the layout has.
 template <class Visit>
 void for_each_in_tile(ThreadPool& pool, const SparsePattern& pattern, std::int64_t first,
-                      std::int64_t rows, Visit&& visit) {
+                      const WeightLayout& layout, Visit&& visit) {
+  const std::int64_t rows = layout.outputs();
   const std::int64_t step = ceil_div(ceil_div(rows, kMostSlices), kBlock) * kBlock;
   const std::int64_t slices = ceil_div(rows, step);
   // Where each slice's values begin: counting from the weight's first row once, not in every slice.
@@ -26,10 +28,17 @@ void for_each_in_tile(ThreadPool& pool, const SparsePattern& pattern, std::int64
   for (std::int64_t s = 1; s < slices; ++s)
     begin[s] = begin[s - 1] + values_in(pattern, first + (s - 1) * step, first + s * step);
   pool.parallel_for(slices, [&](std::int64_t s, int) {
-    for_each_non_zero(pattern, first + s * step, first + std::min(rows, (s + 1) * step), begin[s],
-                      [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
-                        visit(k, o - first, t, i);
-                      });
+    std::int64_t k = begin[s];
+    for (std::int64_t o = s * step; o < std::min(rows, (s + 1) * step); ++o)
+      for (std::int64_t t = 0; t < pattern.taps; ++t) {
+        const std::int64_t column = t * pattern.inputs;
+        const std::int64_t at = layout.output[o] + layout.tap[t];
+        const std::int64_t* input = layout.input.data() - column;
+        for_each_in_columns(pattern, first + o, column, column + pattern.inputs, k,
+                            [visit, at, input](std::int64_t value, std::int64_t c) {
+                              visit(value, at + input[c]);
+                            });
+      }
   });
 }
 
@@ -50,10 +59,8 @@ void unpack_sparse_weights(ThreadPool& pool, const void* values, Dtype from,
       using To = decltype(out);
       const auto* v = static_cast<const From*>(values);
       auto* to = static_cast<To*>(packed);
-      for_each_in_tile(pool, pattern, first_output, layout.outputs(),
-                       [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
-                         to[layout.offset(o, t, i)] = To(static_cast<float>(v[k]));
-                       });
+      for_each_in_tile(pool, pattern, first_output, layout,
+                       [v, to](std::int64_t k, std::int64_t at) { to[at] = converted<To>(v[k]); });
     });
   });
 }
@@ -64,11 +71,14 @@ void gather_sparse_gradient(ThreadPool& pool, const float* dw, const WeightLayou
   with_dtype(to, [&](auto out) {
     using To = decltype(out);
     auto* g = static_cast<To*>(gradient);
-    for_each_in_tile(pool, pattern, first_output, layout.outputs(),
-                     [&](std::int64_t k, std::int64_t o, std::int64_t t, std::int64_t i) {
-                       const float value = dw[layout.offset(o, t, i)];
-                       g[k] = To(accumulate ? static_cast<float>(g[k]) + value : value);
-                     });
+    if (accumulate)
+      for_each_in_tile(pool, pattern, first_output, layout,
+                       [g, dw](std::int64_t k, std::int64_t at) {
+                         g[k] = To(static_cast<float>(g[k]) + dw[at]);
+                       });
+    else
+      for_each_in_tile(pool, pattern, first_output, layout,
+                       [g, dw](std::int64_t k, std::int64_t at) { g[k] = To(dw[at]); });
   });
 }
 

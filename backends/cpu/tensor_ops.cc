@@ -91,8 +91,8 @@ class CpuTensorOps final : public TensorOps {
         pool_.parallel_for(ceil_div(outputs, kBlock), [&](std::int64_t block, int) {
           const std::int64_t first = block * kBlock, last = std::min(outputs, first + kBlock);
           const auto put = [&](std::int64_t o, std::int64_t t, std::int64_t i) {
-            static_cast<To*>(packed)[layout.offset(o, t, i)] = To(
-                static_cast<float>(static_cast<const From*>(dense)[(o * taps + t) * inputs + i]));
+            static_cast<To*>(packed)[layout.offset(o, t, i)] =
+                converted<To>(static_cast<const From*>(dense)[(o * taps + t) * inputs + i]);
           };
           if (outputs_inside) {
             for (std::int64_t t = 0; t < taps; ++t)
