@@ -194,19 +194,45 @@ TEST(DynamicConvTraining, EvaluationHasNoSmoothingAndNoDropout) {
 // ---- sparse
 
 TEST(DynamicConvTraining, LearnsWithCompressedWeights) {
-  for (const char* precision : {"fp32", "bf16"}) {
+  for (const char* scope : {"layers", "all"}) {
     Options options;
-    options.sparsity = 0.5, options.precision = precision;
+    options.sparsity = {.sparsity = 0.5, .scope = scope}, options.precision = "bf16";
     DynamicConvConfig& config = options.config;
     config.dropout = config.attention_dropout = config.kernel_dropout = 0;
     SmallTranslator net(options);
-    const SentencePairs pairs = random_pairs(6, config, 10);
+    const ParameterStore& parameters = net.parameters();
+    for (std::size_t h = 0; h < parameters.specs().size(); ++h) {
+      const ParameterSpec& spec = parameters.specs()[h];
+      const bool compressed = !spec.sensitive && (!spec.vocabulary || scope == std::string("all"));
+      EXPECT_EQ(parameters.compressed(static_cast<int>(h)), compressed) << spec.name;
+    }
+    const SentencePairs pairs = random_pairs(3, config, 10);
     const double before = net.gradients(pairs, 1, "blocks").loss;
-    for (int update = 0; update < 60; ++update) {
-      net.update(0.005f);
+    for (int update = 0; update < 30; ++update) {
+      net.update(0.01f);
       net.gradients(pairs, 1, "blocks");
     }
-    EXPECT_LT(net.gradients(pairs).loss, before / 2) << precision;
+    EXPECT_LT(net.gradients(pairs).loss, before / 2) << scope;
+  }
+}
+
+// A compressed matrix is used in tiles too: each is what the dense one has there.
+TEST(DynamicConvTraining, CompressedWeightsGiveTheLossOfTheSameDenseOnes) {
+  Options options;
+  SmallTranslator dense(options);
+  options.sparsity = {.sparsity = 0.5, .scope = "all"};
+  SmallTranslator sparse(options);
+  dense.parameters().write_dense(
+      [&](ParameterStore::Handle h, float* to) { sparse.parameters().read_dense(h, to); });
+  const SentencePairs pairs = random_pairs(4, options.config, 14);
+  EXPECT_EQ(sparse.gradients(pairs).loss, dense.gradients(pairs).loss);
+  for (std::size_t h = 0; h < dense.parameters().specs().size(); ++h) {
+    const auto handle = static_cast<ParameterStore::Handle>(h);
+    std::vector<float> expected = dense.gradient(handle);
+    std::vector<std::uint8_t> stored(expected.size());
+    sparse.parameters().read_pattern(handle, stored.data());
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] *= stored[i];
+    EXPECT_EQ(sparse.gradient(handle), expected) << dense.parameters().specs()[h].name;
   }
 }
 

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "core/memory_source.h"
-#include "techniques/registry.h"
 
 namespace memfloor::testing {
 
@@ -76,7 +75,7 @@ SmallTranslator::SmallTranslator(const Options& options)
     : precision_(make_precision(options.precision)),
       backend_(make_cpu_backend(options.threads)),
       ledger_(heap_memory()),
-      store_(make_parameter_store({.sparsity = options.sparsity})),
+      store_(make_parameter_store(options.sparsity)),
       model_(options.config, *store_) {
   store_->allocate(ledger_, backend_->tensor_ops(), precision_, adam_.states());
   store_->initialize(1);

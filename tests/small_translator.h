@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/dynamic_conv.h"
+#include "techniques/registry.h"
 
 namespace memfloor::testing {
 
@@ -36,7 +37,7 @@ class SmallTranslator {
     DynamicConvConfig config = small_config();
     std::string precision = "fp32";
     int threads = 2;
-    double sparsity = 0;
+    SparsityChoice sparsity{};
   };
   explicit SmallTranslator(const Options& options);
 

@@ -77,13 +77,12 @@ class CpuSequenceOps final : public SequenceOps {
         for (std::int64_t i = first * d.heads; i < last * d.heads; ++i) {
           const T* in = static_cast<const T*>(inputs) + i / d.heads * d.kernel * d.channels +
                         i % d.heads * width;
-          // Of position p the element is kernel[p].
-          const T* kernel = static_cast<const T*>(kernels) + i * d.kernel + d.kernel - 1 - position;
+          const T* kernel = static_cast<const T*>(kernels) + i * d.kernel;
           for_lanes(width, [&](std::int64_t c, auto lanes) {
             Lanes sums{};
             for (std::int64_t p = oldest; p <= position; ++p)
-              sums +=
-                  load(in + p % d.kernel * d.channels + c, lanes) * static_cast<float>(kernel[p]);
+              sums += load(in + p % d.kernel * d.channels + c, lanes) *
+                      static_cast<float>(kernel[d.kernel - 1 - (position - p)]);
             store(static_cast<T*>(y) + i * width + c, sums, lanes);
           });
         }
