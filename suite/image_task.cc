@@ -112,8 +112,8 @@ ImageNetwork::ImageNetwork(const WideResNetConfig& config, const ImageDataset* d
       model_(config, parameters, running) {}
 
 // Bytes and labels come from the loader, the network's input from the bytes, which then go.
-std::vector<Block> ImageNetwork::run(Context& context, const PartRequest& request, LossSums* sums,
-                                     float gradient_scale) const {
+std::vector<Block> ImageNetwork::run(Context& context, const PartRequest& request,
+                                     const std::optional<LossTarget>& loss) const {
   TensorOps& ops = context.backend.tensor_ops();
   const Shape shape{request.count, format_.height, format_.width, format_.channels};
   const Dtype dtype = context.precision.activation;
@@ -135,9 +135,10 @@ std::vector<Block> ImageNetwork::run(Context& context, const PartRequest& reques
                          kMean, kDeviation, dtype, images->data.raw());
   }
   Value logits = model_.forward(context, std::move(images));
-  if (sums)
+  if (loss)
     softmax_cross_entropy(context, std::move(logits),
-                          static_cast<const std::int32_t*>(labels.data()), sums, gradient_scale);
+                          static_cast<const std::int32_t*>(labels.data()), loss->sums,
+                          loss->gradient_scale);
   return staged;
 }
 

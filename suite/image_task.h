@@ -60,8 +60,8 @@ class ImageNetwork final : public Network {
   ImageNetwork(const WideResNetConfig& config, const ImageDataset* data, ParameterStore& parameters,
                RunningStatistics& running);
   const Chain& chain() const override { return model_.chain(); }
-  std::vector<Block> run(Context& context, const PartRequest& request, LossSums* sums,
-                         float gradient_scale) const override;
+  std::vector<Block> run(Context& context, const PartRequest& request,
+                         const std::optional<LossTarget>& loss) const override;
   const WideResNet& model() const { return model_; }
 
  private:

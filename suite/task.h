@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,17 +38,22 @@ struct Totals {
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(terms); }
 };
 
+/// Where losses and hits are added, and what the loss's gradient is multiplied by.
+struct LossTarget {
+  LossSums* sums;  // device memory
+  float gradient_scale;
+};
+
 /// A model and its loss.
 class Network {
  public:
   virtual ~Network() = default;
   virtual const Chain& chain() const = 0;
-  /// Takes the samples that `request` names from the data set and runs the model on them. Where
-  /// `sums` (device memory) is not null, adds their losses and hits; where the context records,
-  /// backward then starts from the loss's gradient times `gradient_scale`. Returns what has to live
-  /// until backward is done.
-  virtual std::vector<Block> run(Context& context, const PartRequest& request, LossSums* sums,
-                                 float gradient_scale) const = 0;
+  /// Takes the samples that `request` names from the data set and runs the model on them, and where
+  /// there is a target their loss, with which backward begins. Returns what has to live until
+  /// backward is done.
+  virtual std::vector<Block> run(Context& context, const PartRequest& request,
+                                 const std::optional<LossTarget>& loss) const = 0;
 };
 
 class Task {

@@ -76,7 +76,7 @@ Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
     ctx.place = {request.seed, minibatch.number, part.first};
     request.first = part.first, request.count = part.count;
     const std::vector<Block> staged =
-        network_->run(ctx, request, static_cast<LossSums*>(sums_.data()), gradient_scale);
+        network_->run(ctx, request, LossTarget{sums(), gradient_scale});
     tape.backward(ctx);
     work.forward += ctx.work.forward;
     work.backward += ctx.work.backward;
@@ -102,7 +102,7 @@ Totals Trainer::evaluate(const Part& part) {
   request.split = Split::test;
   request.first = part.first, request.count = part.count;
   request.shuffle = request.augment = false;
-  network_->run(ctx, request, static_cast<LossSums*>(sums_.data()), 0);
+  network_->run(ctx, request, LossTarget{sums(), 0});
   work = ctx.work;
   return read_sums(task_.loss_terms(part));
 }
@@ -114,7 +114,7 @@ void Trainer::recalibrate(std::int64_t index, const Part& part) {
   PartRequest request;
   request.first = part.first, request.count = part.count;
   request.shuffle = request.augment = false;
-  network_->run(ctx, request, nullptr, 0);
+  network_->run(ctx, request, std::nullopt);
 }
 
 void Trainer::with_weights(const std::function<void(Context&)>& body) {
@@ -140,7 +140,7 @@ Totals Trainer::forward_backward(std::int64_t terms,
   backend_.tensor_ops().zero(sums_.data(), sizeof(LossSums));
   Tape tape;
   Context ctx = context(&tape, Pass::first);
-  forward(ctx, static_cast<LossSums*>(sums_.data()));
+  forward(ctx, sums());
   tape.backward(ctx);
   running_.commit();
   return read_sums(terms);

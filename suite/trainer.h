@@ -75,6 +75,7 @@ class Trainer {
   Totals update(const Minibatch& minibatch, float learning_rate);
   Context context(Tape* tape, Pass pass) { return context(ledger_, tape, pass); }
   Context context(Ledger& ledger, Tape* tape, Pass pass);
+  LossSums* sums() const { return static_cast<LossSums*>(sums_.data()); }
   Totals read_sums(std::int64_t terms);
 
   RunSpec spec_;

@@ -42,8 +42,10 @@ std::vector<Translation> translate_part(Trainer& trainer, const TranslationTask&
 std::string text_of(const TranslationCorpus& corpus, Side side,
                     const std::vector<std::int32_t>& tokens) {
   std::string line;
-  for (const std::int32_t token : tokens)
-    line += (line.empty() ? "" : " ") + corpus.word(side, token);
+  for (const std::int32_t token : tokens) {
+    if (!line.empty()) line += ' ';
+    line += corpus.word(side, token);
+  }
   return without_bpe(line);
 }
 

@@ -137,7 +137,7 @@ nlohmann::json TranslationTask::provenance() const {
 }
 
 std::vector<Block> TranslationNetwork::run(Context& context, const PartRequest& request,
-                                           LossSums* sums, float gradient_scale) const {
+                                           const std::optional<LossTarget>& loss) const {
   const bool trains = request.split == Split::train;
   const Split split = trains ? Split::train : Split::valid;
   const Part part{request.first, request.count};
@@ -163,7 +163,7 @@ std::vector<Block> TranslationNetwork::run(Context& context, const PartRequest& 
   });
 
   Value x = model_.forward(context, make_text(source, tokens(0)), make_text(target, tokens(1)));
-  if (sums) model_.loss(context, std::move(x), tokens(2), sums, gradient_scale);
+  if (loss) model_.loss(context, std::move(x), tokens(2), loss->sums, loss->gradient_scale);
   return staged;
 }
 

@@ -63,8 +63,8 @@ class TranslationNetwork final : public Network {
                      ParameterStore& parameters)
       : task_(task), model_(config, parameters) {}
   const Chain& chain() const override { return model_.chain(); }
-  std::vector<Block> run(Context& context, const PartRequest& request, LossSums* sums,
-                         float gradient_scale) const override;
+  std::vector<Block> run(Context& context, const PartRequest& request,
+                         const std::optional<LossTarget>& loss) const override;
   const DynamicConv& model() const { return model_; }
 
  private:
