@@ -14,7 +14,7 @@ CATEGORIES = ["weight", "sparse_index", "gradient", "optimizer_state", "buffer",
 def committed():
     """The result files of results/, sorted by name."""
     folder = ROOT / "results"
-    return sorted(p for p in [*folder.glob("*.json"), *folder.glob("combinations/*.json")]
+    return sorted(p for p in [*folder.glob("*.json"), *folder.glob("combinations/*/*.json")]
                   if p.name != "schema.json")
 
 
