@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/error.h"
 #include "suite/image_task.h"
 #include "suite/models.h"
 #include "suite/predictor.h"
@@ -106,6 +107,10 @@ double accuracy_risk(const RunSpec& spec) {
 
 std::vector<PlannedRun> plan_for_budget(const RunSpec& given, std::int64_t budget_bytes) {
   RunSpec base = validated(given);
+  if (family_of(base.model) != ModelFamily::wide_resnet)
+    throw InputError(concat("plan knows the accuracy risks of WideResNets only, not of --model ",
+                            base.model,
+                            "; use predict with --preset, or --checkpoint budget:", budget_bytes));
   base.memory_budget = 0;
   std::vector<std::int64_t> parts;
   for (const std::int64_t part : kParts)

@@ -17,7 +17,8 @@ struct PlannedRun {
 
 /// Searches sparsity, precision, part size and checkpointing over `base` by prediction. Returns
 /// what fits `budget_bytes` and is not worse in both work and risk than another that fits, lowest
-/// risk first. Where nothing fits: one element, the smallest peak found (above the budget).
+/// risk first. Where nothing fits: one element, the smallest peak found (above the budget). Throws
+/// InputError for a model that is no WideResNet, whose risks are unknown.
 std::vector<PlannedRun> plan_for_budget(const RunSpec& base, std::int64_t budget_bytes);
 
 /// Points of test accuracy that a spec's techniques may cost on WRN-28-2. Rough and ours, for
