@@ -1,6 +1,7 @@
 """Result files: finding, reading and checking them (results/schema.json and the sums)."""
 
 import json
+import math
 from pathlib import Path
 
 import jsonschema
@@ -9,12 +10,13 @@ from environment import ROOT
 
 CATEGORIES = ["weight", "sparse_index", "gradient", "optimizer_state", "buffer", "activation",
               "transient", "workspace", "input"]
+FULL_UPDATES = 50000  # of DynamicConv's recipe paper, whose length is in max_steps
 
 
 def committed():
     """The result files of results/, sorted by name."""
     folder = ROOT / "results"
-    return sorted(p for p in [*folder.glob("*.json"), *folder.glob("combinations/*.json")]
+    return sorted(p for p in [*folder.glob("*.json"), *folder.glob("combinations/*/*.json")]
                   if p.name != "schema.json")
 
 
@@ -57,8 +59,10 @@ def _validator():
 def is_shortened(result):
     """Whether training or evaluation were less than the recipe's full course."""
     spec = result["spec"]
+    whole = FULL_UPDATES if spec["model"].startswith("dynamic_conv") else math.inf
     return result["command"] == "train" and (
-        spec["recipe"] == "short" or bool(spec["max_steps"]) or bool(spec.get("test_images")))
+        spec["recipe"] == "short" or 0 < (spec["max_steps"] or 0) < whole or
+        bool(spec.get("test_images")) or bool(spec.get("test_sentences")))
 
 
 def _faults_of_memory(memory):
@@ -100,6 +104,8 @@ def _faults_of_quality(result):
     if curve and curve[-1]["test_accuracy"] is not None and accuracy != curve[-1]["test_accuracy"]:
         yield (f"quality.test_accuracy is {accuracy}, but the curve ends at "
                f"{curve[-1]['test_accuracy']}.")
+    if result["quality"].get("bleu") is not None and not result["quality"].get("bleu_signature"):
+        yield "quality.bleu has no bleu_signature beside it, so no one knows which BLEU it is."
 
 
 def faults(result):
@@ -117,6 +123,6 @@ def faults(result):
     if result["command"] == "predict" and result["memory"]["rss_anon_delta_bytes"] is not None:
         found.append("memory.rss_anon_delta_bytes: a prediction cannot know it; it must be null.")
     if is_shortened(result) and not any("shortened" in note.lower() for note in result["notes"]):
-        found.append("notes: the run was cut short (recipe short, max_steps or test_images), and no note "
-                     "says \"shortened\".")
+        found.append("notes: the run was cut short (recipe short, max_steps, test_images or test_sentences), and "
+                     "no note says \"shortened\".")
     return found

@@ -191,13 +191,15 @@ std::vector<Case> cases(const RunSpec& base) {
     const std::string name = case_name(spec);
     if (!names.insert(name).second) continue;
     all.push_back({"memory/" + name, [spec](benchmark::State& s) { memory_case(s, spec); }, 1});
-    all.push_back({"step/" + name, [spec](benchmark::State& s) { step_case(s, spec); }, 20});
+    const int steps = family_of(spec.model) == ModelFamily::wide_resnet ? 20 : 5;  // a second each
+    all.push_back({"step/" + name, [spec](benchmark::State& s) { step_case(s, spec); }, steps});
   }
   RunSpec sparse = base;
   if (sparse.sparsity == 0) sparse.sparsity = 0.8;
   all.push_back({concat("op/move_pattern/sparsity=", sparse.sparsity,
                         "/sparse_method=", sparse.sparse_method),
                  [sparse](benchmark::State& s) { pattern_case(s, sparse); }, 20});
+  if (family_of(base.model) != ModelFamily::wide_resnet) return all;  // the ops below are its
   for (const std::string& precision : precision_names()) {
     RunSpec spec = base;
     spec.precision = precision;

@@ -62,7 +62,7 @@ int list(const CommandLine& line) {
                              {"updates", recipe.updates},
                              {"shortened", recipe.shortened}});
     json combinations = json::array();
-    for (const RunSpec& spec : technique_combinations(RunSpec{}))
+    for (const RunSpec& spec : technique_combinations(line.spec))
       combinations.push_back(to_json(validated(spec)));
     json all_presets = json::array();
     for (const Preset& preset : presets())

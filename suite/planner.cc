@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/error.h"
 #include "suite/image_task.h"
 #include "suite/models.h"
 #include "suite/predictor.h"

@@ -56,6 +56,22 @@ json sparse_layers(const ParameterStore& parameters) {
   return layers.empty() ? json() : layers;
 }
 
+// Whether the training was less than the recipe says, or the recipe is not the paper's.
+bool is_cut(const Recipe& recipe, const RunSpec& spec, const TrainingState& state) {
+  if (recipe.shortened) return true;
+  if (recipe.updates > 0) return state.updates < recipe.updates;
+  return spec.max_steps > 0 || spec.epochs < recipe.epochs;
+}
+
+const Recipe& paper_recipe(RunSpec spec) {
+  spec.recipe = "paper";
+  return find_recipe(spec);
+}
+
+std::string length_of(const Recipe& recipe) {
+  return recipe.updates > 0 ? concat(recipe.updates, " updates") : concat(recipe.epochs, " epochs");
+}
+
 }  // namespace
 
 nlohmann::json make_result(const std::string& command, const Session& session,
@@ -63,16 +79,21 @@ nlohmann::json make_result(const std::string& command, const Session& session,
   const RunSpec& spec = session.spec;
   json notes = session.notes;
   const Recipe& recipe = find_recipe(spec);
-  if (outcome && (recipe.shortened || spec.max_steps > 0 || spec.epochs < recipe.epochs))
+  if (outcome && is_cut(recipe, spec, outcome->state))
     notes.push_back(concat("shortened training: ", outcome->state.updates,
-                           " updates; the paper recipe runs 200 epochs, so the quality is not "
-                           "comparable with published figures"));
+                           " updates; the paper recipe runs ", length_of(paper_recipe(spec)),
+                           ", so the quality is not comparable with published figures"));
   if (spec.data == "synthetic" && outcome)
     notes.push_back(
-        "synthetic data: the accuracy shows that training works and says nothing about CIFAR-10");
-  if (spec.test_images > 0 && (outcome || command == "evaluate"))
-    notes.push_back(concat("shortened evaluation: accuracy is over the first ", spec.test_images,
-                           " test images only"));
+        "synthetic data: the quality shows that training works and says nothing about real data");
+  if (outcome || command == "evaluate") {
+    if (spec.test_images > 0)
+      notes.push_back(concat("shortened evaluation: accuracy is over the first ", spec.test_images,
+                             " test images only"));
+    if (spec.test_sentences > 0)
+      notes.push_back(concat("shortened evaluation: BLEU is over the first ", spec.test_sentences,
+                             " test sentences only"));
+  }
   // Evaluation uses running statistics, whatever its part.
   if (command != "evaluate" && spec.norm == "batch" && spec.microbatch < spec.batch_size)
     notes.push_back(concat("batch norm normalises over parts of ", spec.microbatch,

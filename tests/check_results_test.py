@@ -47,6 +47,24 @@ def good_result():
     }
 
 
+def good_translation():
+    """Of the paper's recipe, whose length is in max_steps: not shortened."""
+    result = good_result()
+    result["spec"].update(model="dynamic_conv", data="translation", batch_size=None,
+                          microbatch=None, max_tokens=4000, microbatch_tokens=500,
+                          conv_impl="direct", loss_chunk=250, sentence_length=None,
+                          test_sentences=None, recipe="paper", epochs=0, max_steps=50000)
+    result["quality"] = {
+        "test_accuracy": None, "perplexity": 6.5, "bleu": 34.2, "bleu_signature": "BLEU+tok.none",
+        "samples": [{"source": "ja .", "reference": "yes .", "translation": "yes ."}],
+        "curve": [{"epoch": 1, "train_loss": 4.0, "test_accuracy": None, "test_loss": 3.9,
+                   "perplexity": 49.4, "learning_rate": 0.0005}]}
+    result["time"] = {"step_seconds_median": 1.5, "images_per_second": None,
+                      "target_tokens_per_second": 2400.0}
+    result["notes"] = []
+    return result
+
+
 class CheckResultsTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -105,7 +123,7 @@ class CheckResultsTest(unittest.TestCase):
         full_training = good_result()
         full_training["spec"]["recipe"] = "paper"
         full_training["notes"] = []
-        self.assert_accepted(good_result(), prediction, full_training)
+        self.assert_accepted(good_result(), prediction, full_training, good_translation())
 
     def test_refuses_a_wrong_form(self):
         self.assert_refused([(self.changed(path, value), *words) for path, value, *words in [
@@ -144,7 +162,16 @@ class CheckResultsTest(unittest.TestCase):
         cut["spec"].update(recipe="paper", max_steps=60)
         cut["notes"] = ["Nothing to see here."]
         wanted = 'no note says "shortened"'
-        self.assert_refused([(self.changed("notes", []), wanted), (json.dumps(cut), wanted)])
+        translations = [good_translation(), good_translation()]
+        translations[0]["spec"]["max_steps"] = 49999
+        translations[1]["spec"]["test_sentences"] = 100
+        self.assert_refused([(self.changed("notes", []), wanted), (json.dumps(cut), wanted),
+                             *((json.dumps(result), wanted) for result in translations)])
+
+    def test_refuses_a_bleu_without_its_signature(self):
+        result = good_translation()
+        del result["quality"]["bleu_signature"]
+        self.assert_refused([(json.dumps(result), "no bleu_signature")])
 
     def test_refuses_what_is_not_json(self):
         self.assert_refused([

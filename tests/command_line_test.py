@@ -310,6 +310,8 @@ class QuickCommands(MemfloorTest):
         self.assert_refused("plan", words=["--memory-budget"])
         self.assert_refused("plan", *small, "--memory-budget", "1kB",
                             words=["nothing fits", "smallest peak"])
+        self.assert_refused("plan", "--model", "dynamic_conv2_2_64", "--memory-budget", "1GB",
+                            words=["WideResNets only", "dynamic_conv2_2_64", "budget:1000000000"])
         self.assert_refused("predict", "--preset", "fattest", words=["fattest", "paper-best"])
 
     def test_list(self):
@@ -322,12 +324,20 @@ class QuickCommands(MemfloorTest):
         self.assertEqual({key["key"] for key in listed["spec_keys"]}, set(listed["default_spec"]))
         for key in listed["spec_keys"]:
             self.assertEqual(key["flag"], "--" + key["key"].replace("_", "-"))
-        self.assertEqual([(r["name"], r["shortened"]) for r in listed["recipes"]],
-                         [("paper", False), ("short", True)])
+        self.assertEqual([(r["model"], r["name"], r["shortened"]) for r in listed["recipes"]],
+                         [(model, *recipe) for model in ["wide_resnet", "dynamic_conv"]
+                          for recipe in [("paper", False), ("short", True)]])
         self.assertEqual(len(set(listed["benchmarks"])), len(listed["benchmarks"]))
         text = self.run_well("list")
         for name in listed["models"] + listed["precision"] + listed["benchmarks"]:
             self.assertIn(name, text)
+        # Combinations are those of the spec that is given.
+        given = ["--model", "dynamic_conv2_2_64", "--sentence-length", "25"]
+        combinations = strict_json(self.run_well("list", "--json", *given))["combinations"]
+        self.assertEqual(len(combinations), 16)
+        self.assertEqual({(c["model"], c["sentence_length"]) for c in combinations},
+                         {("dynamic_conv2_2_64", 25)})
+        self.assertEqual({c["microbatch_tokens"] for c in combinations}, {4000, 500})
         # The printed default is a spec file.
         self.write("spec.json", json.dumps(listed["default_spec"]))
         again = self.result("predict", "--spec", "spec.json")
