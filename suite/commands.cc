@@ -280,11 +280,14 @@ int explain(const CommandLine& line) {
 
 // The flags that make a spec out of the plan's base: the techniques' keys that differ from off.
 std::string technique_flags(const RunSpec& spec) {
-  const json keys = to_json(spec), off = to_json(validated(RunSpec{}));
+  RunSpec plain;
+  plain.model = spec.model;
+  const json keys = to_json(spec), off = to_json(validated(plain));
   std::string flags;
-  for (const char* key : {"precision", "sparsity", "microbatch", "checkpoint"})
+  for (const char* key : {"precision", "sparsity", "microbatch", "microbatch_tokens", "checkpoint",
+                          "conv_impl", "loss_chunk"})
     if (keys[key] != off[key])
-      flags += concat(" --", key, " ",
+      flags += concat(" ", SpecKey{key, {}, {}}.flag(), " ",
                       keys[key].is_string() ? keys[key].get<std::string>() : keys[key].dump());
   return flags.empty() ? " (every technique off)" : flags;
 }

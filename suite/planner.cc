@@ -16,7 +16,35 @@ namespace {
 constexpr double kSparsities[] = {0, 0.5, 0.6, 0.7, 0.8, 0.9};
 const char* const kCheckpoints[] = {"none", "normalization", "blocks", "sqrt/blocks",
                                     "recursive/normalization"};
-constexpr std::int64_t kParts[] = {1, 2, 4, 5, 10, 20, 25, 50};  // and the whole batch
+// Of images and of tokens; and the whole batch.
+constexpr std::int64_t kImages[] = {1, 2, 4, 5, 10, 20, 25, 50};
+constexpr std::int64_t kTokens[] = {125, 250, 500, 1000, 2000};
+// Sentences of DynamicConv's predictions: those of a corpus are about as long on average.
+constexpr std::int64_t kSentenceLength = 25;
+
+bool translates(const RunSpec& spec) { return family_of(spec.model) == ModelFamily::dynamic_conv; }
+
+std::int64_t& part_of(RunSpec& spec) {
+  return translates(spec) ? spec.microbatch_tokens : spec.microbatch;
+}
+
+std::vector<std::int64_t> parts_of(RunSpec spec) {
+  std::vector<std::int64_t> parts = translates(spec)
+                                        ? std::vector(std::begin(kTokens), std::end(kTokens))
+                                        : std::vector(std::begin(kImages), std::end(kImages));
+  const std::int64_t whole = translates(spec) ? spec.max_tokens : spec.batch_size;
+  std::erase_if(parts, [&](std::int64_t part) { return part >= whole; });
+  parts.push_back(whole);
+  return parts;
+}
+
+// With `checkpoint`, and what a model has beside it for making again rather than keeping.
+void set_checkpoint(RunSpec& spec, const std::string& checkpoint) {
+  spec.checkpoint = checkpoint;
+  if (!translates(spec) || checkpoint == "none") return;
+  spec.conv_impl = "direct";
+  spec.loss_chunk = 250;
+}
 
 class Search {
  public:
@@ -29,7 +57,7 @@ class Search {
     std::optional<PlannedRun> best;
     while (low < high) {
       const std::size_t middle = (low + high) / 2;
-      spec.microbatch = parts[middle];
+      part_of(spec) = parts[middle];
       PlannedRun run = predicted(spec);
       if (smallest_.peak_bytes == 0 || run.peak_bytes < smallest_.peak_bytes) smallest_ = run;
       if (run.peak_bytes > budget_) {
@@ -60,7 +88,8 @@ class Search {
     // Parts are alike: where they divide everything, two of them show the peak of a hundred.
     RunSpec shown = spec;
     const std::int64_t two = 2 * spec.microbatch;
-    if (spec.batch_size % two == 0 && size.train % two == 0 && size.train % spec.batch_size == 0)
+    if (!translates(spec) && spec.batch_size % two == 0 && size.train % two == 0 &&
+        size.train % spec.batch_size == 0)
       shown.batch_size = two;
     const Prediction prediction = predict(shown, *make_task(shown, DataUse::sizes), backend_);
     PlannedRun run;
@@ -96,7 +125,8 @@ double accuracy_risk(const RunSpec& spec) {
   double points =
       interpolate({{0, 0}, {0.5, 0}, {0.6, 0.04}, {0.7, 0.13}, {0.8, 0.30}, {0.9, 1.11}, {1, 10}},
                   spec.sparsity);
-  if (spec.microbatch < spec.batch_size)
+  // Layer norm does not see how a batch is cut.
+  if (!translates(spec) && spec.microbatch < spec.batch_size)
     points += interpolate({{0, 4.6}, {1, 2.3}, {2.32, 0.7}, {4.64, 0.1}, {6.64, 0}},
                           std::log2(static_cast<double>(spec.microbatch)));
   const PrecisionPolicy precision = make_precision(spec.precision, spec.rounding);
@@ -107,15 +137,12 @@ double accuracy_risk(const RunSpec& spec) {
 
 std::vector<PlannedRun> plan_for_budget(const RunSpec& given, std::int64_t budget_bytes) {
   RunSpec base = validated(given);
-  if (family_of(base.model) != ModelFamily::wide_resnet)
-    throw InputError(concat("plan knows the accuracy risks of WideResNets only, not of --model ",
-                            base.model,
-                            "; use predict with --preset, or --checkpoint budget:", budget_bytes));
   base.memory_budget = 0;
-  std::vector<std::int64_t> parts;
-  for (const std::int64_t part : kParts)
-    if (part < base.batch_size) parts.push_back(part);
-  parts.push_back(base.batch_size);
+  if (translates(base)) {
+    base.data = "synthetic", base.data_dir = "";
+    if (base.sentence_length == 0) base.sentence_length = kSentenceLength;
+  }
+  const std::vector<std::int64_t> parts = parts_of(base);
 
   Search search(base, budget_bytes);
   for (const double sparsity : kSparsities)
@@ -124,7 +151,7 @@ std::vector<PlannedRun> plan_for_budget(const RunSpec& given, std::int64_t budge
         RunSpec spec = base;
         spec.sparsity = sparsity;
         spec.precision = precision;
-        spec.checkpoint = checkpoint;
+        set_checkpoint(spec, checkpoint);
         search.largest_part(validated(spec), parts);
       }
   return search.best_first();

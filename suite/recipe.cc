@@ -54,11 +54,11 @@ const std::vector<Recipe>& recipes() {
       {"paper", ModelFamily::dynamic_conv, 0, 50000, false,
        "50,000 updates, 4,000 of warm-up to 5e-4, then inverse square root; the last 10 epochs' "
        "weights averaged (fairseq's settings)",
-       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 5e-4, 4000); }, 10},
+       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 5e-4, 4000); }, 10, 0.75},
       {"short", ModelFamily::dynamic_conv, 15, 0, true,
        "15 epochs, 400 updates of warm-up to 1e-3, then inverse square root; the last 3 epochs' "
        "weights averaged, meant for CPUs",
-       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 1e-3, 400); }, 3},
+       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 1e-3, 400); }, 3, 0.75},
   };
   return all;
 }

@@ -28,6 +28,8 @@ struct Recipe {
   std::function<std::unique_ptr<Optimizer>()> optimizer;
   std::function<float(const Progress&)> learning_rate;
   std::int64_t averaged_epochs = 0;  // whose last weights are averaged at the end; 0: none
+  /// Share of the run after which a sparse pattern stays, so that what is averaged has one pattern.
+  double rewire_stop = 0.95;  // DSR's, which stops at epoch 190 of 200
 };
 
 const std::vector<Recipe>& recipes();

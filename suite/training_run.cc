@@ -133,8 +133,11 @@ std::int64_t TrainingRun::last_epoch() const {
 }
 
 bool TrainingRun::is_averaged(std::int64_t epoch) const {
-  return !options_.snapshot_path.empty() && epoch > last_epoch() - recipe_.averaged_epochs &&
-         recipe_.averaged_epochs > 1;
+  std::int64_t averaged = recipe_.averaged_epochs;
+  if (session_.trainer->parameters().pattern_moves())
+    averaged = std::min(averaged, static_cast<std::int64_t>((1 - session_.spec.rewire_stop) *
+                                                            static_cast<double>(last_epoch())));
+  return !options_.snapshot_path.empty() && averaged > 1 && epoch > last_epoch() - averaged;
 }
 
 std::string TrainingRun::epoch_file(std::int64_t epoch) const {

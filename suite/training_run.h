@@ -40,7 +40,8 @@ class TrainingRun {
   bool done(const TrainingState& state) const;
   float learning_rate(std::int64_t update) const;
   std::int64_t last_epoch() const;  // the first is 1
-  // Of the recipe's last epochs, in which weights are kept for averaging, beside the snapshot.
+  // One of the last epochs, whose weights are kept for averaging, beside the snapshot: as many as
+  // the recipe says, but none before a moving pattern has come to rest.
   bool is_averaged(std::int64_t epoch) const;
   std::string epoch_file(std::int64_t epoch) const;
   void finish(TrainingOutcome& outcome);

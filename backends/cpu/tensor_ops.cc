@@ -81,28 +81,22 @@ class CpuTensorOps final : public TensorOps {
         const auto outputs = static_cast<std::int64_t>(layout.output.size());
         const auto taps = static_cast<std::int64_t>(layout.tap.size());
         const auto inputs = static_cast<std::int64_t>(layout.input.size());
-        // Layouts interleave up to 16 outputs in a cache line: they go to one thread, and whichever
-        // of outputs and inputs lies closer together in the layout goes innermost.
+        // Layouts interleave up to 16 outputs in a cache line: they go to one thread, 16 inputs at
+        // a time. Whole rows of them, often a power of two apart, would drive each other out of the
+        // cache before a line is used up.
         constexpr std::int64_t kBlock = 16;
-        const auto step = [](const std::vector<std::int64_t>& table) {
-          return table.size() > 1 ? std::abs(table[1] - table[0]) : INT64_MAX;
-        };
-        const bool outputs_inside = step(layout.output) < step(layout.input);
         pool_.parallel_for(ceil_div(outputs, kBlock), [&](std::int64_t block, int) {
           const std::int64_t first = block * kBlock, last = std::min(outputs, first + kBlock);
-          const auto put = [&](std::int64_t o, std::int64_t t, std::int64_t i) {
-            static_cast<To*>(packed)[layout.offset(o, t, i)] =
-                converted<To>(static_cast<const From*>(dense)[(o * taps + t) * inputs + i]);
-          };
-          if (outputs_inside) {
-            for (std::int64_t t = 0; t < taps; ++t)
-              for (std::int64_t i = 0; i < inputs; ++i)
-                for (std::int64_t o = first; o < last; ++o) put(o, t, i);
-          } else {
-            for (std::int64_t o = first; o < last; ++o)
-              for (std::int64_t t = 0; t < taps; ++t)
-                for (std::int64_t i = 0; i < inputs; ++i) put(o, t, i);
-          }
+          for (std::int64_t t = 0; t < taps; ++t)
+            for (std::int64_t begin = 0; begin < inputs; begin += kBlock) {
+              const std::int64_t end = std::min(inputs, begin + kBlock);
+              for (std::int64_t o = first; o < last; ++o) {
+                const From* row = static_cast<const From*>(dense) + (o * taps + t) * inputs;
+                To* to = static_cast<To*>(packed) + layout.output[o] + layout.tap[t];
+                for (std::int64_t i = begin; i < end; ++i)
+                  to[layout.input[i]] = converted<To>(row[i]);
+              }
+            }
         });
       });
     });
