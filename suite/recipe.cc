@@ -74,4 +74,22 @@ const Recipe& find_recipe(const RunSpec& spec) {
       concat("--recipe '", spec.recipe, "' is not known; this version knows: ", known));
 }
 
+AveragedEpochs averaged_epochs(const RunSpec& spec, std::int64_t updates_per_epoch) {
+  const std::int64_t last =
+      (updates_of(spec, updates_per_epoch) + updates_per_epoch - 1) / updates_per_epoch;
+  const std::int64_t first =
+      std::max<std::int64_t>(1, last + 1 - find_recipe(spec).averaged_epochs);
+  return first < last ? AveragedEpochs{first, last} : AveragedEpochs{};
+}
+
+double rewire_stop_of(const RunSpec& spec, std::int64_t updates_per_epoch) {
+  const AveragedEpochs averaged = averaged_epochs(spec, updates_per_epoch);
+  if (averaged.last == 0) return spec.rewire_stop;
+  // A whole epoch before the first weights are kept, because updates lag behind minibatches where
+  // some are skipped.
+  const std::int64_t still = std::max<std::int64_t>(1, (averaged.first - 1) * updates_per_epoch);
+  return std::min(spec.rewire_stop, static_cast<double>(still) /
+                                        static_cast<double>(updates_of(spec, updates_per_epoch)));
+}
+
 }  // namespace memfloor
