@@ -43,10 +43,24 @@ std::int64_t place_as_they_come(const std::vector<Lifetime>& blocks,
   return height;
 }
 
-// Offsets for one phase such that blocks alive together do not overlap, and the height reached.
+// The most bytes alive at one instant: no placing is lower.
+std::int64_t lowest_height(const std::vector<Lifetime>& blocks) {
+  std::vector<std::pair<std::size_t, std::int64_t>> changes;  // frees before allocations
+  for (const Lifetime& block : blocks) {
+    changes.push_back({block.begin, aligned(block.bytes)});
+    changes.push_back({block.end, -aligned(block.bytes)});
+  }
+  std::ranges::sort(changes);
+  std::int64_t live = 0, peak = 0;
+  for (const auto& [when, bytes] : changes) peak = std::max(peak, live += bytes);
+  return peak;
+}
+
+// Offsets for one phase such that blocks alive together do not overlap, and the height reached,
+// unless that is `limit` or more: it then gives up.
 // Greedy: blocks in the given order, each at the lowest gap that fits among those already placed.
 std::int64_t place_in_order(const std::vector<Lifetime>& blocks,
-                            const std::vector<std::size_t>& order,
+                            const std::vector<std::size_t>& order, std::int64_t limit,
                             std::vector<std::int64_t>& offsets) {
   std::vector<std::size_t> placed;  // by offset
   std::int64_t height = 0;
@@ -63,6 +77,7 @@ std::int64_t place_in_order(const std::vector<Lifetime>& blocks,
     }
     offsets[index] = offset;
     height = std::max(height, offset + size);
+    if (height >= limit) break;
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), offset,
                          [&](std::int64_t value, std::size_t p) { return value < offsets[p]; }),
@@ -72,20 +87,22 @@ std::int64_t place_in_order(const std::vector<Lifetime>& blocks,
 }
 
 // Tries the orders that serve nested and crossing lifetimes, and keeps the lowest arena, where
-// blocks placed as they come rise above `free`, which the arena has anyway. Appends the placements
-// and returns the height.
+// blocks placed as they come rise above `free`, which the arena has anyway, and above what cannot
+// be helped. Appends the placements and returns the height.
 std::int64_t place_stretch(const std::vector<Lifetime>& blocks, std::int64_t free,
                            std::vector<Placement>& placements) {
   std::vector<std::int64_t> offsets, best;
   std::int64_t best_height = place_as_they_come(blocks, best);
   if (best_height > free) {
+    const std::int64_t enough = std::max(free, lowest_height(blocks));
     std::vector<std::size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), 0);
     auto attempt = [&](auto&& key) {
+      if (best_height <= enough) return;
       std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return key(blocks[a]) > key(blocks[b]);
       });
-      const std::int64_t height = place_in_order(blocks, order, offsets);
+      const std::int64_t height = place_in_order(blocks, order, best_height, offsets);
       if (height < best_height) best_height = height, best = offsets;
     };
     const auto length = [](const Lifetime& b) { return static_cast<double>(b.end - b.begin); };
@@ -169,7 +186,10 @@ void LayoutPlanner::place(std::string phase, const std::vector<Lifetime>& blocks
   const auto [known, fresh] = seen_.emplace(phase, hash_of(blocks));
   MEMFLOOR_CHECK(fresh || known->second == hash_of(blocks), "two phases named '", phase,
                  "' allocate or free differently");
-  if (!fresh && layout_.phases.contains(phase)) return;
+  if (const auto kept = layout_.phases.find(phase); kept != layout_.phases.end()) {
+    last_phase_ = kept->second;
+    return;
+  }
   last_phase_.clear();
   height_ = std::max(height_, place_phase(blocks, height_, last_phase_));
   for (Placement& p : last_phase_) p.offset += base_;

@@ -24,6 +24,17 @@ Phases other_phases(Trainer& trainer) {
   return phases;
 }
 
+// The most bytes alive at one instant.
+std::int64_t peak_of(const EventLog& events) {
+  std::int64_t live = 0, peak = 0;
+  for (const LedgerEvent& event : events) {
+    if (event.kind == LedgerEvent::Kind::allocate) live += event.bytes;
+    if (event.kind == LedgerEvent::Kind::free) live -= event.bytes;
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
 // Whether some figure was higher in `one` than in all before.
 bool raises(const MemoryRecord& one, const MemoryRecord& all) {
   for (int c = 0; c < kCategoryCount; ++c)
@@ -35,7 +46,13 @@ bool raises(const MemoryRecord& one, const MemoryRecord& all) {
 
 Predictor::Predictor(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target)
     : null_(make_null_backend(std::move(target))), trainer_(spec, task, *null_, no_memory(), true) {
-  trainer_.ledger().start_log([this](EventLog&& events) { take(std::move(events)); });
+  trainer_.ledger().start_log([this](EventLog&& events) { done_.push_back(std::move(events)); });
+}
+
+void Predictor::run(const std::function<void()>& phases) {
+  done_.clear();
+  phases();
+  for (EventLog& events : done_) take(std::move(events));
 }
 
 // The events of a phase, and before the first phase those of the set-up.
@@ -44,16 +61,17 @@ void Predictor::take(EventLog&& events) {
   const auto phase = std::find_if(events.begin(), events.end(), [](const LedgerEvent& event) {
     return event.kind == LedgerEvent::Kind::phase_begin;
   });
+  if (phase->label == wanted_) planned_ = planner_.last_phase();
   if (set_up_ == 0) {
     prediction_.log.assign(events.begin(), phase);
     set_up_ = prediction_.log.size();
   }
-  const std::int64_t peak =
-      std::max(trainer_.training_record.peak_total, trainer_.evaluation_record.peak_total);
+  events.erase(events.begin(), phase);
+  const std::int64_t peak = peak_of(events);
   if (peak <= highest_) return;
   highest_ = peak;
   prediction_.log.resize(set_up_);
-  prediction_.log.insert(prediction_.log.end(), phase, events.end());
+  std::ranges::move(events, std::back_inserter(prediction_.log));
 }
 
 Prediction Predictor::predict() {
@@ -62,7 +80,8 @@ Prediction Predictor::predict() {
   const std::vector<Minibatch> shapes = task.every_shape();
   for (const Minibatch& minibatch : shapes) {
     const MemoryRecord before = std::exchange(trainer_.training_record, {});
-    const Totals totals = trainer_.train(minibatch, 0);
+    Totals totals;
+    run([&] { totals = trainer_.train(minibatch, 0); });
     const MemoryRecord one = std::exchange(trainer_.training_record, before);
     if (raises(one, before) || shapes.size() <= kFewShapes)
       prediction_.decisive.push_back(minibatch);
@@ -73,9 +92,9 @@ Prediction Predictor::predict() {
     }
     phases_[task.shape_name(minibatch)] = [this, minibatch] { trainer_.train(minibatch, 0); };
   }
-  for (auto& [name, run] : other_phases(trainer_)) {
-    run();
-    phases_[name] = std::move(run);
+  for (auto& [name, phase] : other_phases(trainer_)) {
+    run(phase);
+    phases_[name] = std::move(phase);
   }
   prediction_.training = trainer_.training_record;
   prediction_.evaluation = trainer_.evaluation_record;
@@ -86,8 +105,9 @@ Prediction Predictor::predict() {
 std::vector<ArenaLayout::Placement> Predictor::plan_phase(std::string_view name) {
   const auto found = phases_.find(name);
   MEMFLOOR_CHECK(found != phases_.end(), "no phase '", name, "' was predicted");
-  found->second();
-  return planner_.last_phase();
+  wanted_ = name;
+  run(found->second);  // after a minibatch the pattern of non-zeros may move, in its own phase
+  return planned_;
 }
 
 Prediction predict(const RunSpec& spec, const Task& task, std::shared_ptr<Backend> target) {

@@ -33,14 +33,19 @@ class Predictor {
   std::vector<ArenaLayout::Placement> plan_phase(std::string_view name);
 
  private:
+  // Runs phases; then plans what they did, where an error may be thrown.
+  void run(const std::function<void()>& phases);
   void take(EventLog&& events);
 
   std::unique_ptr<Backend> null_;
   Trainer trainer_;
+  std::vector<EventLog> done_;  // of phases that are not planned yet
   LayoutPlanner planner_;
+  std::vector<ArenaLayout::Placement> planned_;  // of the phase `wanted_`
+  std::string wanted_;
   Prediction prediction_;
-  std::size_t set_up_ = 0;                                            // its events
-  std::int64_t highest_ = -1;                                         // peak of the phases so far
+  std::size_t set_up_ = 0;     // its events
+  std::int64_t highest_ = -1;  // peak of a phase so far, beside the set-up
   std::map<std::string, std::function<void()>, std::less<>> phases_;  // by name: runs it
 };
 

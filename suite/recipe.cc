@@ -54,11 +54,11 @@ const std::vector<Recipe>& recipes() {
       {"paper", ModelFamily::dynamic_conv, 0, 50000, false,
        "50,000 updates, 4,000 of warm-up to 5e-4, then inverse square root; the last 10 epochs' "
        "weights averaged (fairseq's settings)",
-       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 5e-4, 4000); }, 10, 0.75},
+       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 5e-4, 4000); }, 10},
       {"short", ModelFamily::dynamic_conv, 15, 0, true,
        "15 epochs, 400 updates of warm-up to 1e-3, then inverse square root; the last 3 epochs' "
        "weights averaged, meant for CPUs",
-       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 1e-3, 400); }, 3, 0.75},
+       fairseq_adam, [](const Progress& p) { return inverse_sqrt(p, 1e-3, 400); }, 3},
   };
   return all;
 }
@@ -72,6 +72,24 @@ const Recipe& find_recipe(const RunSpec& spec) {
   }
   throw InputError(
       concat("--recipe '", spec.recipe, "' is not known; this version knows: ", known));
+}
+
+AveragedEpochs averaged_epochs(const RunSpec& spec, std::int64_t updates_per_epoch) {
+  const std::int64_t last =
+      (updates_of(spec, updates_per_epoch) + updates_per_epoch - 1) / updates_per_epoch;
+  const std::int64_t first =
+      std::max<std::int64_t>(1, last + 1 - find_recipe(spec).averaged_epochs);
+  return first < last ? AveragedEpochs{first, last} : AveragedEpochs{};
+}
+
+double rewire_stop_of(const RunSpec& spec, std::int64_t updates_per_epoch) {
+  const AveragedEpochs averaged = averaged_epochs(spec, updates_per_epoch);
+  if (averaged.last == 0) return spec.rewire_stop;
+  // A whole epoch before the first weights are kept, because updates lag behind minibatches where
+  // some are skipped.
+  const std::int64_t still = std::max<std::int64_t>(1, (averaged.first - 1) * updates_per_epoch);
+  return std::min(spec.rewire_stop, static_cast<double>(still) /
+                                        static_cast<double>(updates_of(spec, updates_per_epoch)));
 }
 
 }  // namespace memfloor

@@ -28,12 +28,21 @@ struct Recipe {
   std::function<std::unique_ptr<Optimizer>()> optimizer;
   std::function<float(const Progress&)> learning_rate;
   std::int64_t averaged_epochs = 0;  // whose last weights are averaged at the end; 0: none
-  /// Share of the run after which a sparse pattern stays, so that what is averaged has one pattern.
-  double rewire_stop = 0.95;  // DSR's, which stops at epoch 190 of 200
 };
 
 const std::vector<Recipe>& recipes();
 /// Of the spec's model. Throws InputError, listing the names.
 const Recipe& find_recipe(const RunSpec& spec);
+
+/// The first and the last of the run's epochs (the first is 1) whose last weights are averaged at
+/// its end; none: the recipe averages nothing, or the run has one epoch.
+struct AveragedEpochs {
+  std::int64_t first = 1, last = 0;
+  bool contain(std::int64_t epoch) const { return first <= epoch && epoch <= last; }
+};
+AveragedEpochs averaged_epochs(const RunSpec& spec, std::int64_t updates_per_epoch);
+
+/// The spec's rewire_stop, or earlier: what is averaged must have one pattern of non-zeros.
+double rewire_stop_of(const RunSpec& spec, std::int64_t updates_per_epoch);
 
 }  // namespace memfloor

@@ -56,8 +56,7 @@ const std::vector<SpecKey>& spec_keys() {
       {"sparse_scope", &RunSpec::sparse_scope,
        "layers, or all: embeddings and output matrices of vocabularies too"},
       {"rewire_stop", &RunSpec::rewire_stop,
-       "share of the run after which the zeros stay where they are (default: the recipe's)",
-       Json::zero_is_null},
+       "share of the run after which the zeros stay where they are"},
       {"sparse_index", &RunSpec::sparse_index, "how their places are stored: bitmap, csr16, csr32"},
       {"batch_size", &RunSpec::batch_size, "images of one update (default: 100)",
        Json::zero_is_null},
@@ -358,7 +357,6 @@ RunSpec validated(RunSpec spec) {
           "--sparsity is a share in [0, 1), not ", spec.sparsity);
   if (!spec.preset.empty()) find_preset(spec.preset, family);
   const Recipe& recipe = find_recipe(spec);
-  if (spec.rewire_stop == 0) spec.rewire_stop = recipe.rewire_stop;
   make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index, 1, spec.sparse_scope,
                         spec.rewire_stop});
   require(spec.epochs >= 0 && spec.epochs <= 1000000, "--epochs is between 1 and 1000000, not ",

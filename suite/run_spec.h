@@ -25,7 +25,7 @@ struct RunSpec {
   std::string sparse_method = "dsr";    // matters where sparsity is not 0
   std::string sparse_scope = "layers";  // likewise
   std::string sparse_index = "bitmap";  // likewise
-  double rewire_stop = 0;               // likewise; a share of the run; 0: the recipe's
+  double rewire_stop = 0.95;            // likewise; a share of the run
   // Of images; before validate(): 0 = 100, and all of the batch.
   std::int64_t batch_size = 0;
   std::int64_t microbatch = 0;

@@ -16,6 +16,7 @@ Session with_prediction(const RunSpec& given, std::shared_ptr<const Task> task) 
   Session session;
   session.spec = given;
   session.task = std::move(task);
+  session.notes = session.task->notes();
   session.backend = make_cpu_backend(static_cast<int>(given.threads));
   const std::int64_t before = resident_anonymous_bytes();
   session.spec = with_checkpoint_found(given, *session.task, session.backend);

@@ -62,7 +62,8 @@ class Task {
 
   virtual std::int64_t minibatches_per_epoch() const = 0;
   virtual Minibatch minibatch(std::int64_t number) const = 0;
-  /// Minibatches that between them have every shape that occurs in training.
+  /// Minibatches that between them have every shape that occurs in training. Those that may take
+  /// the most memory come first: what is planned for them has room for the others.
   virtual std::vector<Minibatch> every_shape() const = 0;
   /// Equal names promise equal sequences of allocations.
   virtual std::string shape_name(const Minibatch& minibatch) const = 0;
@@ -92,6 +93,9 @@ class Task {
   /// What only the end of a training is worth, as keys of a result's quality: translates and scores
   /// the test set with the trainer's weights.
   virtual nlohmann::json final_quality(Trainer& trainer) const = 0;
+
+  /// Sentences that a reader of the run's result must see.
+  virtual std::vector<std::string> notes() const { return {}; }
 
   /// What identifies the data in a result file; null without data.
   virtual nlohmann::json provenance() const = 0;

@@ -17,9 +17,10 @@ Trainer::Trainer(const RunSpec& spec, const Task& task, Backend& backend,
       batch_plan_(make_batch_plan(task.part_limit())),
       optimizer_(find_recipe(spec).optimizer()),
       ledger_(std::move(memory)),
-      parameters_(make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index,
-                                        updates_of(spec, task.minibatches_per_epoch()),
-                                        spec.sparse_scope, spec.rewire_stop})),
+      parameters_(
+          make_parameter_store({spec.sparsity, spec.sparse_method, spec.sparse_index,
+                                updates_of(spec, task.minibatches_per_epoch()), spec.sparse_scope,
+                                rewire_stop_of(spec, task.minibatches_per_epoch())})),
       network_(task.make_network(*parameters_, running_, precision_)),
       retention_(make_retention_plan(spec.checkpoint, network_->chain())) {
   if (log_events) ledger_.start_log();

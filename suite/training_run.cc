@@ -115,7 +115,8 @@ TrainingRun::TrainingRun(Session& session, TrainingOptions options)
       options_(std::move(options)),
       recipe_(find_recipe(session.spec)),
       updates_per_epoch_(session.task->minibatches_per_epoch()),
-      total_updates_(updates_of(session.spec, updates_per_epoch_)) {}
+      total_updates_(updates_of(session.spec, updates_per_epoch_)),
+      averaged_(averaged_epochs(session.spec, updates_per_epoch_)) {}
 
 bool TrainingRun::done(const TrainingState& state) const {
   const std::int64_t epochs = session_.spec.epochs;
@@ -128,36 +129,27 @@ float TrainingRun::learning_rate(std::int64_t update) const {
   return recipe_.learning_rate({update, total_updates_, updates_per_epoch_});
 }
 
-std::int64_t TrainingRun::last_epoch() const {
-  return (total_updates_ + updates_per_epoch_ - 1) / updates_per_epoch_;
-}
-
-bool TrainingRun::is_averaged(std::int64_t epoch) const {
-  std::int64_t averaged = recipe_.averaged_epochs;
-  if (session_.trainer->parameters().pattern_moves())
-    averaged = std::min(averaged, static_cast<std::int64_t>((1 - session_.spec.rewire_stop) *
-                                                            static_cast<double>(last_epoch())));
-  return !options_.snapshot_path.empty() && averaged > 1 && epoch > last_epoch() - averaged;
-}
-
 std::string TrainingRun::epoch_file(std::int64_t epoch) const {
   return concat(options_.snapshot_path, ".epoch", epoch);
 }
 
+std::vector<std::string> TrainingRun::epoch_files() const {
+  std::vector<std::string> files;
+  for (std::int64_t epoch = averaged_.first; epoch <= averaged_.last; ++epoch)
+    if (is_averaged(epoch) && std::filesystem::exists(epoch_file(epoch)))
+      files.push_back(epoch_file(epoch));
+  return files;
+}
+
 void TrainingRun::remove_epoch_files() const {
   std::error_code ignored;
-  for (std::int64_t epoch = 1; epoch <= last_epoch(); ++epoch)
-    if (is_averaged(epoch)) std::filesystem::remove(epoch_file(epoch), ignored);
+  for (const std::string& file : epoch_files()) std::filesystem::remove(file, ignored);
 }
 
 // Averages the kept weights, and takes the measure of what the whole training was for.
 void TrainingRun::finish(TrainingOutcome& outcome) {
   Trainer& trainer = *session_.trainer;
-  std::vector<std::string> files;
-  for (std::int64_t epoch = 1; epoch <= last_epoch(); ++epoch)
-    if (is_averaged(epoch) && std::filesystem::exists(epoch_file(epoch)))
-      files.push_back(epoch_file(epoch));
-  if (files.size() > 1) {
+  if (const std::vector<std::string> files = epoch_files(); files.size() > 1) {
     load_average(files, trainer.parameters());
     outcome.averaged_epochs = static_cast<std::int64_t>(files.size());
     outcome.final_quality = session_.task->quality(evaluate_all(trainer));

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "suite/recipe.h"
 #include "suite/session.h"
@@ -39,17 +40,20 @@ class TrainingRun {
   // After its epochs or its updates, whichever come first: skipped minibatches count in epochs.
   bool done(const TrainingState& state) const;
   float learning_rate(std::int64_t update) const;
-  std::int64_t last_epoch() const;  // the first is 1
-  // One of the last epochs, whose weights are kept for averaging, beside the snapshot: as many as
-  // the recipe says, but none before a moving pattern has come to rest.
-  bool is_averaged(std::int64_t epoch) const;
+  // Weights are kept for averaging beside the snapshot; where there is none nothing is averaged.
+  bool is_averaged(std::int64_t epoch) const {
+    return !options_.snapshot_path.empty() && averaged_.contain(epoch);
+  }
   std::string epoch_file(std::int64_t epoch) const;
+  // Those that there are.
+  std::vector<std::string> epoch_files() const;
   void finish(TrainingOutcome& outcome);
 
   Session& session_;
   TrainingOptions options_;
   const Recipe& recipe_;
   std::int64_t updates_per_epoch_, total_updates_;  // where none is skipped
+  AveragedEpochs averaged_;
 };
 
 /// Re-estimates the batch-norm statistics for evaluation, as the spec's bn_recalibrate says.

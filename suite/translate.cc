@@ -52,12 +52,10 @@ std::string text_of(const TranslationCorpus& corpus, Side side,
 std::vector<std::string> translate(Trainer& trainer, const TranslationTask& task, Split split,
                                    std::int64_t sentences, const BeamOptions& options) {
   const TranslationCorpus& corpus = task.corpus();
-  const RunSpec& spec = trainer.spec();
   const std::int64_t size = corpus.size(split);
   const std::int64_t wanted = sentences > 0 ? std::min(sentences, size) : size;
-  BatchRules rules;
-  rules.max_tokens = spec.max_tokens, rules.max_sentences = kBatchSentences;
-  const TokenBatches batches = TokenBatches::in_order(corpus, split, rules);
+  const TokenBatches batches =
+      evaluation_batches(corpus, split, trainer.spec().max_tokens, kBatchSentences);
   const std::unique_ptr<BatchPlan> plan = make_batch_plan(task.part_limit());
 
   std::vector<std::string> lines(static_cast<std::size_t>(wanted));

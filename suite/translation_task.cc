@@ -44,6 +44,16 @@ std::vector<std::int64_t> sizes_of(const TranslationCorpus& corpus, Split split,
 
 }  // namespace
 
+TokenBatches evaluation_batches(const TranslationCorpus& corpus, Split split,
+                                std::int64_t max_tokens, std::int64_t max_sentences) {
+  for (std::int64_t pair = 0; pair < corpus.size(split); ++pair)
+    for (const Side side : {Side::source, Side::target})
+      max_tokens = std::max(max_tokens, corpus.length(split, side, pair));
+  BatchRules rules;
+  rules.max_tokens = max_tokens, rules.max_sentences = max_sentences;
+  return TokenBatches::in_order(corpus, split, rules);
+}
+
 TranslationTask::TranslationTask(const RunSpec& spec,
                                  std::shared_ptr<const TranslationCorpus> corpus)
     : config_(make_dynamic_conv_config(spec)),
@@ -58,7 +68,7 @@ TranslationTask::TranslationTask(const RunSpec& spec,
   rules.max_tokens = spec.max_tokens;
   batches_ =
       TokenBatches::shuffled(*corpus_, Split::train, static_cast<std::uint32_t>(spec.seed), rules);
-  const TokenBatches evaluation = TokenBatches::in_order(*corpus_, Split::valid, rules);
+  const TokenBatches evaluation = evaluation_batches(*corpus_, Split::valid, spec.max_tokens);
   const std::unique_ptr<BatchPlan> plan = make_batch_plan(part_limit_);
   for (std::int64_t batch = 0; batch < evaluation.count(); ++batch) {
     const std::span<const std::int32_t> pairs = evaluation.sentences(batch);
@@ -79,7 +89,7 @@ Minibatch TranslationTask::minibatch(std::int64_t number) const {
 std::vector<Minibatch> TranslationTask::every_shape() const {
   std::vector<Minibatch> shapes;
   std::set<std::string> seen;
-  for (std::int64_t batch = 0; batch < batches_->count(); ++batch) {
+  for (std::int64_t batch = batches_->count() - 1; batch >= 0; --batch) {  // longest first
     const Minibatch minibatch{0, 0, batch,
                               static_cast<std::int64_t>(batches_->sentences(batch).size())};
     if (seen.insert(shape_name(minibatch)).second) shapes.push_back(minibatch);
@@ -130,6 +140,11 @@ std::string TranslationTask::quality_text(const nlohmann::json& quality) const {
 
 nlohmann::json TranslationTask::final_quality(Trainer& trainer) const {
   return score_translation(trainer, *this, test_sentences_);
+}
+
+std::vector<std::string> TranslationTask::notes() const {
+  const std::string skipped = batches_->skipped_note();
+  return skipped.empty() ? std::vector<std::string>{} : std::vector{skipped};
 }
 
 nlohmann::json TranslationTask::provenance() const {

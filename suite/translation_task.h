@@ -36,8 +36,8 @@ class TranslationTask final : public Task {
   nlohmann::json provenance() const override;
 
   const TranslationCorpus& corpus() const { return *corpus_; }
-  /// One sentence on pairs that are too long; empty where there are none.
-  std::string skipped_note() const { return batches_->skipped_note(); }
+  /// Says which training pairs are too long.
+  std::vector<std::string> notes() const override;
   /// The pairs of a part: of the training batch `batch`, or of the evaluation's order.
   std::span<const std::int32_t> training_pairs(std::int64_t batch, const Part& part) const {
     return batches_->sentences(batch).subspan(part.first, part.count);
@@ -55,6 +55,11 @@ class TranslationTask final : public Task {
   std::vector<std::int32_t> evaluation_order_;
   std::vector<Part> evaluation_parts_;
 };
+
+/// All pairs of a split, in batches of at most so many tokens and sentences (0: as many as fit);
+/// one that is longer than the limit raises it, for none may be missing from a figure of quality.
+TokenBatches evaluation_batches(const TranslationCorpus& corpus, Split split,
+                                std::int64_t max_tokens, std::int64_t max_sentences = 0);
 
 /// The network of such a task; decoding uses its model.
 class TranslationNetwork final : public Network {

@@ -175,9 +175,9 @@ TEST_F(Allocation, NothingLargeOutsideTheLedger) {
       const Session session = open_session(spec);
       Trainer& trainer = *session.trainer;
       trainer.train({0, 0, 0, 20}, 0.1f);
-      trainer.evaluate(0, 7);
+      trainer.evaluate({0, 7});
       const std::size_t training = largest_request_of([&] { trainer.train({1, 0, 20, 20}, 0.1f); });
-      const std::size_t evaluation = largest_request_of([&] { trainer.evaluate(7, 7); });
+      const std::size_t evaluation = largest_request_of([&] { trainer.evaluate({7, 7}); });
       EXPECT_LE(training, kLimit) << precision << ", " << threads << " threads";
       EXPECT_LE(evaluation, kLimit) << precision << ", " << threads << " threads";
       std::printf("  %s, %d threads: at most %zu bytes in a step, %zu in an evaluation\n",

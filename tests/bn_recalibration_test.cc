@@ -153,7 +153,7 @@ TEST(BnRecalibration, SavedWeightsHoldTheStatisticsOfTheReportedAccuracy) {
   const Session reader = small_session(plain, kTrain, kTest);
   Trainer& trainer = *reader.trainer;
   load_weights(folder / "weights", trainer.parameters(), trainer.running(), trainer.ops(), true);
-  const Totals totals = evaluate_all(trainer, kTest);
+  const Totals totals = evaluate_all(trainer);
   EXPECT_EQ(totals.accuracy(), reported["test_accuracy"].get<double>());
   EXPECT_EQ(totals.mean_loss(), reported["test_loss"].get<double>());
 
@@ -182,7 +182,7 @@ TEST(GroupNormWeights, AreNotThoseOfBatchNorm) {
     const Session session = session_of(norm);
     Trainer& t = *session.trainer;
     load_weights(path, t.parameters(), t.running(), t.ops(), true);
-    return evaluate_all(t, 10).loss;
+    return evaluate_all(t).loss;
   };
   double loss = 0;
   for (const char* norm : {"batch", "group"}) {
@@ -190,7 +190,7 @@ TEST(GroupNormWeights, AreNotThoseOfBatchNorm) {
     Trainer& t = *session.trainer;
     t.train({0, 0, 0, 20}, 0.05f);
     save_weights(file(norm), t.parameters(), t.running(), t.ops());
-    loss = evaluate_all(t, 10).loss;
+    loss = evaluate_all(t).loss;
   }
   EXPECT_EQ(load("group", file("group")), loss);
   const std::string refusal = error_of<InputError>([&] { load("group", file("batch")); });

@@ -22,7 +22,7 @@ struct Network {
   static RunSpec with_model(const std::string& model) {
     RunSpec spec;
     spec.model = model;
-    return spec;
+    return validated(spec);
   }
 
   WideResNetConfig config;

@@ -420,5 +420,50 @@ TEST(PlanLayout, PhasesShareTheSpaceAboveTheSetUp) {
   EXPECT_EQ(layout.phases.at("evaluate")[0].offset, 128);
 }
 
+// ---- plans of long runs
+
+/// A phase of many small blocks, of which a few are alive at a time; `number` names it.
+void busy_phase(Ledger& ledger, unsigned number, MemoryRecord& record) {
+  std::mt19937 random(number);
+  const Ledger::Phase phase(ledger, "phase " + std::to_string(number), record);
+  std::vector<Block> alive(8);
+  for (int i = 0; i < 1000; ++i)
+    alive[random() % alive.size()] =
+        ledger.allocate(1 + random() % 5000, Category::transient, "block");
+}
+
+// With a sink, a log does not grow; a layout keeps a few megabytes of it, and its height counts
+// all.
+TEST(LayoutPlanner, PlansAgainWhatTheLayoutDoesNotHold) {
+  constexpr unsigned kPhases = 270;
+  LayoutPlanner planner;
+  MemoryRecord record;
+  Ledger nothing(no_memory());
+  std::size_t logs = 0;
+  nothing.start_log([&](EventLog&& events) { planner.add(events), ++logs; });
+  const Block set_up = nothing.allocate(1000, Category::weight, "w");
+  for (unsigned number = 0; number < kPhases; ++number) busy_phase(nothing, number, record);
+  EXPECT_EQ(logs, kPhases);
+  EXPECT_TRUE(nothing.log().empty());
+  const ArenaLayout layout = planner.layout();
+  EXPECT_EQ(layout.setup.size(), 1u);
+  EXPECT_GT(layout.phases.size(), 250u);
+  EXPECT_LT(layout.phases.size(), kPhases);
+  EXPECT_LE(layout.total_bytes, 1.3 * static_cast<double>(record.allocated_peak));
+
+  std::vector<std::string> asked;
+  Ledger arena(arena_memory(layout, [&](std::string_view name) {
+    asked.emplace_back(name);
+    busy_phase(nothing, static_cast<unsigned>(std::stoul(asked.back().substr(6))), record);
+    return planner.last_phase();
+  }));
+  MemoryRecord measured;
+  const Block weight = arena.allocate(1000, Category::weight, "w");
+  for (const unsigned number : {0u, kPhases - 1, 1u, kPhases - 2, kPhases - 1})
+    busy_phase(arena, number, measured);
+  EXPECT_EQ(asked, (std::vector<std::string>{"phase 269", "phase 268", "phase 269"}));
+  EXPECT_EQ(planner.layout().total_bytes, layout.total_bytes);
+}
+
 }  // namespace
 }  // namespace memfloor

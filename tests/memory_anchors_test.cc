@@ -55,7 +55,7 @@ TEST(MemoryAnchors, BaselineTable) {
 
   session.trainer->train({0, 0, 0, 100}, 0.1f);
   EXPECT_EQ(session.trainer->work.forward, prediction.work.forward);
-  session.trainer->evaluate(0, 100);
+  session.trainer->evaluate({0, 100});
   expect_measured_as_predicted(session);
 }
 
@@ -137,7 +137,7 @@ TEST(MemoryAnchors, RaggedEpochIsMeasuredAsPredicted) {
     Session session = small_session(small_spec(precision, 2), 50, 17);
     for (std::int64_t start = 0; start < 50; start += 20)
       session.trainer->train({start / 20, 0, start, std::min<std::int64_t>(20, 50 - start)}, 0.1f);
-    evaluate_all(*session.trainer, 17);
+    evaluate_all(*session.trainer);
     expect_measured_as_predicted(session);
   }
 }

@@ -104,7 +104,7 @@ TEST_P(GroupNormParts, AreMeasuredAsPredicted) {
   Session session = small_session(group_norm_spec(GetParam(), 20, 7), 50, 17);
   for (std::int64_t start = 0; start < 50; start += 20)
     session.trainer->train({start / 20, 0, start, std::min<std::int64_t>(20, 50 - start)}, 0.1f);
-  evaluate_all(*session.trainer, 17);
+  evaluate_all(*session.trainer);
   EXPECT_EQ(session.trainer->training_record, session.prediction.training);
   EXPECT_EQ(session.trainer->evaluation_record, session.prediction.evaluation);
 }

@@ -54,7 +54,7 @@ TEST(Reductions, TheClaimedPeakIsEnoughAndOneByteLessIsNot) {
   for (std::int64_t step = 0; step < 2; ++step)
     session.trainer->train({step, 0, 6 * step, 6}, 0.01f);
   session.trainer->move_pattern();
-  session.trainer->evaluate(0, 2);
+  session.trainer->evaluate({0, 2});
   EXPECT_EQ(session.trainer->training_record.peak_total, claimed);
   spec.memory_budget = claimed - 1;
   EXPECT_THROW(open_session(spec), BudgetExceeded);

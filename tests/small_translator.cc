@@ -78,7 +78,7 @@ SmallTranslator::SmallTranslator(const Options& options)
       store_(make_parameter_store(options.sparsity)),
       model_(options.config, *store_) {
   store_->allocate(ledger_, backend_->tensor_ops(), precision_, adam_.states());
-  store_->initialize(1);
+  store_->initialize(options.seed);
 }
 
 Context SmallTranslator::context(const RetentionPlan& plan, Tape* tape, Pass pass) {

@@ -38,6 +38,7 @@ class SmallTranslator {
     std::string precision = "fp32";
     int threads = 2;
     SparsityChoice sparsity{};
+    std::uint32_t seed = 1;  // of the weights
   };
   explicit SmallTranslator(const Options& options);
 
