@@ -310,9 +310,6 @@ class QuickCommands(MemfloorTest):
         self.assert_refused("plan", words=["--memory-budget"])
         self.assert_refused("plan", *small, "--memory-budget", "1kB",
                             words=["nothing fits", "smallest peak"])
-        self.assert_refused("plan", "--model", "dynamic_conv1_1_16", "--max-tokens", "200",
-                            "--memory-budget", "1kB",
-                            words=["nothing fits", "smallest peak", "--microbatch-tokens"])
         self.assert_refused("predict", "--preset", "fattest", words=["fattest", "paper-best"])
 
     def test_list(self):

@@ -71,6 +71,22 @@ TEST(Planner, RiskGrowsWithSparsityAndSmallParts) {
   }
 }
 
+// Hundreds of predictions of large vocabularies: some ten seconds, and minutes under sanitizers.
+TEST(Planner, KnowsTranslation) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "takes minutes under the sanitizers; the plain build runs it";
+#endif
+  RunSpec spec;
+  spec.model = "dynamic_conv1_1_16";
+  spec.max_tokens = 200, spec.threads = 1;
+  const std::vector<PlannedRun> runs = plan_for_budget(spec, 1000);
+  ASSERT_EQ(runs.size(), 1u);  // nothing fits; the smallest
+  EXPECT_GT(runs[0].peak_bytes, 1000);
+  EXPECT_EQ(runs[0].spec.microbatch_tokens, 125);
+  EXPECT_EQ(runs[0].spec.conv_impl, "direct");
+  EXPECT_EQ(runs[0].spec.sparsity, 0.9);
+}
+
 TEST(Presets, SixteenCombinationsOfFourTechniques) {
   const std::vector<RunSpec> all = technique_combinations(validated(RunSpec{}));
   ASSERT_EQ(all.size(), 16u);
