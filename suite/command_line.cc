@@ -191,7 +191,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   }
   // Zero means "not given" inside; typed by a person it is a mistake.
   for (const char* flag : {"batch-size", "microbatch", "max-tokens", "microbatch-tokens",
-                           "sentence-length", "epochs", "threads"})
+                           "sentence-length", "average-epochs", "epochs", "threads"})
     if (given.count(flag)) whole_number(text(flag), concat("--", flag), 1);
   if (given.count("learning-rate") && line.spec.learning_rate == 0)
     throw InputError("--learning-rate takes a positive number, not 0");

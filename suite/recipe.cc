@@ -77,8 +77,9 @@ const Recipe& find_recipe(const RunSpec& spec) {
 AveragedEpochs averaged_epochs(const RunSpec& spec, std::int64_t updates_per_epoch) {
   const std::int64_t last =
       (updates_of(spec, updates_per_epoch) + updates_per_epoch - 1) / updates_per_epoch;
-  const std::int64_t first =
-      std::max<std::int64_t>(1, last + 1 - find_recipe(spec).averaged_epochs);
+  const std::int64_t wanted =
+      spec.average_epochs > 0 ? spec.average_epochs : find_recipe(spec).averaged_epochs;
+  const std::int64_t first = std::max<std::int64_t>(1, last + 1 - wanted);
   return first < last ? AveragedEpochs{first, last} : AveragedEpochs{};
 }
 

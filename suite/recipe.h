@@ -35,7 +35,8 @@ const std::vector<Recipe>& recipes();
 const Recipe& find_recipe(const RunSpec& spec);
 
 /// The first and the last of the run's epochs (the first is 1) whose last weights are averaged at
-/// its end; none: the recipe averages nothing, or the run has one epoch.
+/// its end, as many as the spec says, or else the recipe; none: that is one or none, or the run has
+/// one epoch.
 struct AveragedEpochs {
   std::int64_t first = 1, last = 0;
   bool contain(std::int64_t epoch) const { return first <= epoch && epoch <= last; }

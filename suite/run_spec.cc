@@ -77,6 +77,10 @@ const std::vector<SpecKey>& spec_keys() {
        Json::zero_is_null},
       {"test_sentences", &RunSpec::test_sentences,
        "translate the first so many of the test set only (default: all)", Json::zero_is_null},
+      {"average_epochs", &RunSpec::average_epochs,
+       "translation: epochs whose last weights are averaged at the end; 1: none (default: the "
+       "recipe's)",
+       Json::zero_is_null},
       {"checkpoint", &RunSpec::checkpoint,
        "which activations are recomputed: none (off), or a plan, see docs/command-line.md"},
       {"preset", &RunSpec::preset, "named settings, which other flags override; see: memfloor list",
@@ -294,7 +298,7 @@ void require_unset(const RunSpec& spec, const std::string& name) {
 void validate_images(RunSpec& spec) {
   make_wide_resnet_config(spec.model);
   for (const char* key : {"max_tokens", "microbatch_tokens", "conv_impl", "loss_chunk",
-                          "sentence_length", "test_sentences"})
+                          "sentence_length", "test_sentences", "average_epochs"})
     require_unset(spec, key);
   require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
           "' is not known for images; this version knows: synthetic, cifar10");
@@ -330,6 +334,7 @@ void validate_translation(RunSpec& spec) {
           spec.microbatch_tokens);
   require(spec.loss_chunk >= 0, "--loss-chunk is 0 (all) or a number of positions, not ",
           spec.loss_chunk);
+  require(spec.average_epochs >= 0, "--average-epochs is at least 1, not ", spec.average_epochs);
   require(spec.test_sentences >= 0, "--test-sentences is 0 (all) or more, not ",
           spec.test_sentences);
   require(spec.sentence_length == 0 || spec.data == "synthetic",

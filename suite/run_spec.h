@@ -36,6 +36,7 @@ struct RunSpec {
   std::int64_t loss_chunk = 0;       // rows; 0: all
   std::int64_t sentence_length = 0;  // 0: sentences differ
   std::int64_t test_sentences = 0;   // 0: all
+  std::int64_t average_epochs = 0;   // 0: the recipe's; 1: the last weights as they are
   std::string checkpoint = "none";
   std::string preset;
   std::string recipe = "paper";

@@ -152,6 +152,11 @@ TEST(Recipe, AveragesTheLastEpochs) {
   EXPECT_EQ(averaged("short", 0, 450), std::pair(std::int64_t{3}, std::int64_t{5}));
   EXPECT_EQ(averaged("short", 0, 90), std::pair(std::int64_t{1}, std::int64_t{0}));  // one epoch
   EXPECT_EQ(averaged_epochs(validated(of_model("wrn10_1")), 100).last, 0);
+  RunSpec spec = of_model("dynamic_conv");
+  spec.recipe = "short", spec.average_epochs = 5;
+  EXPECT_EQ(averaged_epochs(validated(spec), 100).first, 11);
+  spec.average_epochs = 1;
+  EXPECT_EQ(averaged_epochs(validated(spec), 100).last, 0);
 }
 
 // Weights that are averaged have one pattern of non-zeros.
