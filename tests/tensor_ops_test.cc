@@ -66,5 +66,57 @@ TEST(FlatOps, AddAndAllFinite) {
   }
 }
 
+// Offsets as kernels have them: lines of so many places, `stride` elements apart.
+std::vector<std::int64_t> in_lines(std::int64_t count, std::int64_t line, std::int64_t stride) {
+  std::vector<std::int64_t> places;
+  for (std::int64_t n = 0; n < count; ++n) places.push_back(n / line * stride + n % line);
+  return places;
+}
+std::vector<std::int64_t> apart(std::int64_t count, std::int64_t stride) {
+  return in_lines(count, 1, stride);
+}
+
+// Lines of 16 outputs, lines of 16 inputs, the canonical order, lines of 4 that no path is made
+// for; sizes with and without a rest.
+TEST(FlatOps, WeightsArePackedWhereTheLayoutSays) {
+  for (const std::int64_t outputs : {32, 37})
+    for (const std::int64_t inputs : {48, 50})
+      for (const std::int64_t taps : {1, 9}) {
+        const std::int64_t wide_outputs = (outputs + 15) / 16 * 16,
+                           wide_inputs = (inputs + 15) / 16 * 16;
+        WeightLayout output_lines, input_lines, short_lines;
+        output_lines.output = in_lines(outputs, 16, wide_inputs * taps * 16);
+        output_lines.tap = apart(taps, wide_inputs * 16);
+        output_lines.input = apart(inputs, 16);
+        input_lines.input = in_lines(inputs, 16, wide_outputs * taps * 16);
+        input_lines.tap = apart(taps, wide_outputs * 16);
+        input_lines.output = apart(outputs, 16);
+        short_lines.output = in_lines(outputs, 4, wide_inputs * taps * 4);
+        short_lines.tap = apart(taps, wide_inputs * 4);
+        short_lines.input = apart(inputs, 4);
+        for (WeightLayout* layout : {&output_lines, &input_lines, &short_lines})
+          layout->elements = wide_outputs * taps * wide_inputs;
+        for (const WeightLayout& given : {output_lines, input_lines, short_lines,
+                                          WeightLayout::ohwi(outputs, taps, inputs, Dtype::f32)})
+          for (const Dtype from : {Dtype::f32, Dtype::bf16, Dtype::f16})
+            for (const Dtype to : {Dtype::f32, Dtype::bf16}) {
+              WeightLayout layout = given;
+              layout.dtype = to;
+              const Buffer dense(numbers(outputs * taps * inputs, 7), from);
+              const Floats stored = dense.read(from);
+              Buffer packed(layout.bytes());
+              backend()->tensor_ops().pack_weights(dense.data(), from, layout, packed.data());
+              const Floats got = packed.read(to);
+              Floats expected(static_cast<std::size_t>(layout.elements));
+              for (std::int64_t o = 0, n = 0; o < outputs; ++o)
+                for (std::int64_t t = 0; t < taps; ++t)
+                  for (std::int64_t i = 0; i < inputs; ++i, ++n)
+                    expected[layout.offset(o, t, i)] =
+                        to == Dtype::f32 ? stored[n] : static_cast<float>(Bf16(stored[n]));
+              ASSERT_EQ(got, expected) << outputs << " x " << taps << " x " << inputs;
+            }
+      }
+}
+
 }  // namespace
 }  // namespace memfloor::testing

@@ -13,6 +13,7 @@
 #include "backends/cpu/sgd.h"
 #include "backends/cpu/slices.h"
 #include "backends/cpu/sparse_weights.h"
+#include "backends/cpu/weight_packing.h"
 
 namespace memfloor::cpu {
 namespace {
@@ -73,33 +74,7 @@ class CpuTensorOps final : public TensorOps {
 
   void pack_weights(const void* dense, Dtype from, const WeightLayout& layout,
                     void* packed) override {
-    if (layout.padded()) zero(packed, layout.bytes());
-    with_dtype(from, [&](auto in) {
-      with_dtype(layout.dtype, [&](auto out) {
-        using From = decltype(in);
-        using To = decltype(out);
-        const auto outputs = static_cast<std::int64_t>(layout.output.size());
-        const auto taps = static_cast<std::int64_t>(layout.tap.size());
-        const auto inputs = static_cast<std::int64_t>(layout.input.size());
-        // Layouts interleave up to 16 outputs in a cache line: they go to one thread, 16 inputs at
-        // a time. Whole rows of them, often a power of two apart, would drive each other out of the
-        // cache before a line is used up.
-        constexpr std::int64_t kBlock = 16;
-        pool_.parallel_for(ceil_div(outputs, kBlock), [&](std::int64_t block, int) {
-          const std::int64_t first = block * kBlock, last = std::min(outputs, first + kBlock);
-          for (std::int64_t t = 0; t < taps; ++t)
-            for (std::int64_t begin = 0; begin < inputs; begin += kBlock) {
-              const std::int64_t end = std::min(inputs, begin + kBlock);
-              for (std::int64_t o = first; o < last; ++o) {
-                const From* row = static_cast<const From*>(dense) + (o * taps + t) * inputs;
-                To* to = static_cast<To*>(packed) + layout.output[o] + layout.tap[t];
-                for (std::int64_t i = begin; i < end; ++i)
-                  to[layout.input[i]] = converted<To>(row[i]);
-              }
-            }
-        });
-      });
-    });
+    cpu::pack_weights(pool_, dense, from, layout, packed);
   }
 
   void unpack_gradient(const float* dw, const WeightLayout& layout, void* gradient, Dtype to,
