@@ -4,6 +4,7 @@ from result_checks.sums import AGAIN
 
 FULL_EPOCHS = 200  # of the images' recipe paper
 FULL_UPDATES = 50000  # of translation's recipe paper, whose length is in max_steps
+SHORT_EPOCHS = {True: 15, False: 12}  # of recipe short, for translation or images
 FIGURES = ["test_accuracy", "bleu", "perplexity"]
 
 # Plausible qualities on real data: (figure, models, data, which training, lowest, highest, why).
@@ -58,9 +59,9 @@ def _course(result):
             not is_translation(spec) and spec.get("augment") is False:
         return "cut"
     if spec["recipe"] == "short":
-        usual = 15 if is_translation(spec) else 12
+        whole = SHORT_EPOCHS[is_translation(spec)]
         limited = spec["max_steps"] or spec.get("test_images") or spec.get("test_sentences")
-        return "cut" if limited or (spec["epochs"] or 0) < usual else "short"
+        return "cut" if limited or (spec["epochs"] or 0) < whole else "short"
     return "cut" if is_shortened(result) else "whole"
 
 
