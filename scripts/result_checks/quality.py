@@ -110,9 +110,9 @@ def _of_curve(result):
     for point in curve:
         lost = [key for key in ("train_loss", "test_loss") if point[key] is None]
         if lost:
-            yield (f"quality.curve: {lost[0]} is null after epoch {point['epoch']}, so the training "
-                   "diverged or every gradient overflowed; train with a smaller learning rate or another loss scale, and keep "
-                   "this file out of results/.")
+            yield (f"quality.curve: {lost[0]} is null after epoch {point['epoch']}, so the "
+                   "training diverged or every gradient overflowed; train with a smaller learning "
+                   "rate or another loss scale, and keep this file out of results/.")
             return
 
 
