@@ -300,6 +300,9 @@ class Folders(unittest.TestCase):
         self.assert_faults({"predict/baseline.json:time.step_seconds_median": 0.5}, (
             "predict/baseline.json", "time: a prediction times nothing, so its figures must be "
             "null; predict again."))
+        self.assert_faults({"measure/baseline.json:time.step_seconds": [0.5]}, (
+            "measure/baseline.json", "time.step_seconds belongs to command step, not to measure; "
+            f"take it out, or {AGAIN}"))
         # Of an even number of steps any value between the middle two is their median.
         self.assert_faults({f"{name}:time.step_seconds": [0.49, 0.5, 0.51, 0.6]})
 
