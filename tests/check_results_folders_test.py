@@ -241,6 +241,9 @@ class Folders(unittest.TestCase):
         self.assert_faults({"measure/baseline.json:quality.test_accuracy": 0.5}, (
             "measure/baseline.json", "quality.test_accuracy is 0.5, but command measure trains "
             f"nothing; it must be null, so {AGAIN}"))
+        self.assert_faults({"measure/baseline.json:quality.curve": training()["quality"]["curve"]},
+                           ("measure/baseline.json", "quality.curve has entries, but command "
+                            f"measure trains nothing; it must be empty, so {AGAIN}"))
 
     def test_the_mark_of_a_shortened_run(self):
         missing = ("notes: the run was cut short (recipe short, epochs, max_steps, test_images or "

@@ -119,14 +119,14 @@ def _of_curve(result):
 def _of_completeness(result):
     spec, quality, command = result["spec"], result["quality"], result["command"]
     wanted = ["bleu"] if is_translation(spec) else ["test_accuracy"]
+    if command != "train" and quality["curve"]:
+        yield (f"quality.curve has entries, but command {command} trains nothing; it must be "
+               f"empty, so {AGAIN}.")
     if command not in ("train", "evaluate"):
         for figure in FIGURES:
             if quality.get(figure) is not None:
                 yield (f"quality.{figure} is {quality[figure]}, but command {command} trains "
                        f"nothing; it must be null, so {AGAIN}.")
-        if quality["curve"]:
-            yield (f"quality.curve has entries, but command {command} trains nothing; it must be "
-                   f"empty, so {AGAIN}.")
         return
     if command == "train":
         if not quality["curve"]:
@@ -151,7 +151,8 @@ def _of_marks(result):
 
 
 def faults(result):
-    curve_faults = list(_of_curve(result)) if result["quality"]["curve"] else []
+    has_curve = result["command"] == "train" and result["quality"]["curve"]
+    curve_faults = list(_of_curve(result)) if has_curve else []
     diverged = any("diverged" in sentence for sentence in curve_faults)
     yield from curve_faults
     if not diverged:  # what else is null or low follows from it
