@@ -35,8 +35,8 @@ void DenseStore::pack(Handle h, std::int64_t first_output, const WeightLayout& l
   ops_->pack_weights(weights(h, first_output), places_[h].slab->formats().weight, layout, packed);
 }
 
-void DenseStore::gather_rows(Handle h, const std::int32_t* rows, std::int64_t count, Dtype to,
-                             void* out) {
+void DenseStore::gather_rows(Ledger&, Handle h, const std::int32_t* rows, std::int64_t count,
+                             Dtype to, void* out) {
   ops_->gather_rows(weights(h), places_[h].slab->formats().weight, specs_[h].outputs,
                     row_elements(h), rows, count, to, out);
 }
@@ -53,9 +53,9 @@ bool DenseStore::first_gradient(Handle h, std::int64_t first, std::int64_t rows)
   return true;
 }
 
-Block DenseStore::row_scratch(Handle h, std::int64_t count) {
-  return ledger_->allocate(TensorOps::row_scratch(specs_[h].outputs, count), Category::workspace,
-                           "order of rows of " + specs_[h].name);
+Block DenseStore::row_scratch(Ledger& ledger, Handle h, std::int64_t count) const {
+  return ledger.allocate(TensorOps::row_scratch(specs_[h].outputs, count), Category::workspace,
+                         "order of rows of " + specs_[h].name);
 }
 
 void DenseStore::add_gradient(Handle h, std::int64_t first_output, const float* gradient,
@@ -71,7 +71,7 @@ void DenseStore::add_row_gradients(Handle h, const std::int32_t* rows, std::int6
   const Dtype to = places_[h].slab->formats().gradient;
   if (first_gradient(h, 0, spec.outputs))
     ops_->zero(gradients(h), spec.elements() * static_cast<std::int64_t>(size_of(to)));
-  const Block scratch = row_scratch(h, count);
+  const Block scratch = row_scratch(*ledger_, h, count);
   ops_->add_rows(x, from, rows, count, gradients(h), to, spec.outputs, row_elements(h),
                  scratch.data());
 }

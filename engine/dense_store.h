@@ -18,8 +18,8 @@ class DenseStore : public ParameterStore {
   using ParameterStore::pack;
   void pack(Handle handle, std::int64_t first_output, const WeightLayout& layout,
             void* packed) override;
-  void gather_rows(Handle handle, const std::int32_t* rows, std::int64_t count, Dtype to,
-                   void* out) override;
+  void gather_rows(Ledger& ledger, Handle handle, const std::int32_t* rows, std::int64_t count,
+                   Dtype to, void* out) override;
 
   void begin_minibatch() override { reached_.assign(specs_.size(), 0); }
   using ParameterStore::add_gradient;
@@ -52,7 +52,7 @@ class DenseStore : public ParameterStore {
   /// minibatch now.
   bool first_gradient(Handle handle, std::int64_t first, std::int64_t rows);
   /// What ops on `count` rows of the matrix need.
-  Block row_scratch(Handle handle, std::int64_t count);
+  Block row_scratch(Ledger& ledger, Handle handle, std::int64_t count) const;
 
   Ledger* ledger_ = nullptr;
   TensorOps* ops_ = nullptr;

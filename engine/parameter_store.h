@@ -64,9 +64,10 @@ class ParameterStore {
     pack(handle, 0, layout, packed);
   }
   /// out (count, inputs) = rows of a matrix (outputs, 1, inputs), such as the embeddings of tokens.
-  /// `rows` (count), on the device, are in [0, outputs).
-  virtual void gather_rows(Handle handle, const std::int32_t* rows, std::int64_t count, Dtype to,
-                           void* out) = 0;
+  /// `rows` (count), on the device, are in [0, outputs). Workspace comes from `ledger`, which while
+  /// decoding is not that of training.
+  virtual void gather_rows(Ledger& ledger, Handle handle, const std::int32_t* rows,
+                           std::int64_t count, Dtype to, void* out) = 0;
 
   /// Before a minibatch: the first gradients overwrite, later parts add. Where gradients come in
   /// tiles, the first of a minibatch come in rising order without gaps.

@@ -39,7 +39,8 @@ Value EmbeddingLayer::operator()(Context& context, Value text, const Dropout& dr
   const Value y = context.compute_value(
       {rows, channels}, context.precision.activation, name, {},
       [this, text, rows, scale, dropout, position](Context& ctx, ValueNode& out) {
-        ctx.parameters.gather_rows(weight, text->tokens, rows, out.data.dtype(), out.data.raw());
+        ctx.parameters.gather_rows(ctx.ledger, weight, text->tokens, rows, out.data.dtype(),
+                                   out.data.raw());
         ctx.backend.sequence_ops().add_positions(*text->sequences, dropout, scale,
                                                  kFirstPosition + position, channels,
                                                  out.data.dtype(), out.data.raw());

@@ -202,8 +202,11 @@ TEST_P(StoreRows, AreTheDenseStoresUnderTheMask) {
         const std::vector<std::int32_t>& tokens = kTokens[part];
         const auto count = static_cast<std::int64_t>(tokens.size());
         const Buffer one(count * kChannels * 2), other(count * kChannels * 2);
-        sparse.store->gather_rows(kEmbedding, tokens.data(), count, Dtype::bf16, one.data());
-        dense.store->gather_rows(kEmbedding, tokens.data(), count, Dtype::bf16, other.data());
+        Ledger ledger(heap_memory());  // not the store's, as while decoding
+        sparse.store->gather_rows(ledger, kEmbedding, tokens.data(), count, Dtype::bf16,
+                                  one.data());
+        dense.store->gather_rows(ledger, kEmbedding, tokens.data(), count, Dtype::bf16,
+                                 other.data());
         EXPECT_EQ(one.read(Dtype::bf16), other.read(Dtype::bf16));
 
         const Buffer x(numbers(count * kChannels, static_cast<std::uint32_t>(part)), Dtype::f32);

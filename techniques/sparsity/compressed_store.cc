@@ -124,11 +124,11 @@ void CompressedStore::pack(Handle h, std::int64_t first_output, const WeightLayo
                       first_output, layout, packed);
 }
 
-void CompressedStore::gather_rows(Handle h, const std::int32_t* rows, std::int64_t count, Dtype to,
-                                  void* out) {
-  if (!compressed(h)) return DenseStore::gather_rows(h, rows, count, to, out);
+void CompressedStore::gather_rows(Ledger& ledger, Handle h, const std::int32_t* rows,
+                                  std::int64_t count, Dtype to, void* out) {
+  if (!compressed(h)) return DenseStore::gather_rows(ledger, h, rows, count, to, out);
   const std::size_t l = layer_of_[h];
-  const Block scratch = row_scratch(h, count);
+  const Block scratch = row_scratch(ledger, h, count);
   ops_->gather_sparse_rows(slab_.weights(starts_[l]), slab_.formats().weight, device_pattern(l),
                            rows, count, to, out, scratch.data());
 }
@@ -150,7 +150,7 @@ void CompressedStore::add_row_gradients(Handle h, const std::int32_t* rows, std:
   if (first_gradient(h, 0, specs_[h].outputs))
     ops_->zero(slab_.gradients(starts_[l]),
                this->count(l) * static_cast<std::int64_t>(size_of(to)));
-  const Block scratch = row_scratch(h, count);
+  const Block scratch = row_scratch(*ledger_, h, count);
   ops_->add_sparse_rows(gradients, from, rows, count, slab_.gradients(starts_[l]), to,
                         device_pattern(l), scratch.data());
 }

@@ -36,8 +36,8 @@ class CompressedStore final : public DenseStore {
   using DenseStore::pack;
   void pack(Handle handle, std::int64_t first_output, const WeightLayout& layout,
             void* packed) override;
-  void gather_rows(Handle handle, const std::int32_t* rows, std::int64_t count, Dtype to,
-                   void* out) override;
+  void gather_rows(Ledger& ledger, Handle handle, const std::int32_t* rows, std::int64_t count,
+                   Dtype to, void* out) override;
   using DenseStore::add_gradient;
   void add_gradient(Handle handle, std::int64_t first_output, const float* gradient,
                     const WeightLayout& layout) override;
