@@ -16,6 +16,7 @@ struct CommandLine {
   std::string hypotheses, reference, tokenize;  // of bleu
   bool json = false, resume = false, help = false, lower_case = false;
   std::int64_t snapshot_every = 0;
+  std::int64_t steps = 0;  // of step; 0: as many as is usual
   std::vector<std::int64_t> seeds;
   std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through
 };
