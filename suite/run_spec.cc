@@ -344,6 +344,12 @@ void validate_translation(RunSpec& spec) {
           "--sentence-length is between 2 and --max-tokens (", spec.max_tokens, "), not ",
           spec.sentence_length);
   if (spec.conv_impl.empty()) spec.conv_impl = "band";
+  // The search takes a block's input for all that crosses its border: here the encoder's output
+  // crosses those of the whole decoder.
+  require(!checkpoint_budget(spec),
+          "--checkpoint budget:BYTES searches plans for wide ResNets only; for ", spec.model,
+          " name a plan, or see what fits with: memfloor plan --memory-budget BYTES --model ",
+          spec.model);
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ TEST(RunSpec, RefusesWhatTranslationCannotDo) {
         {{{"sentence_length", "4001"}}, "--sentence-length"},
         {{{"sentence_length", "25"}, {"data", "translation"}}, "--sentence-length"},
         {{{"checkpoint", "plan:0-999"}}, "--checkpoint"},
+        {{{"checkpoint", "budget:1GB"}}, "--checkpoint budget"},
         {{{"recipe", "long"}}, "--recipe 'long'"},
         {{{"preset", "fattest"}}, "--preset 'fattest'"},
         {{{"sparsity", "0.5"}, {"sparse_scope", "some"}}, "--sparse-scope"}}) {
