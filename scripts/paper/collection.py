@@ -12,8 +12,7 @@ from pathlib import Path
 import result_files
 import spec_words
 from environment import ROOT
-
-TECHNIQUES = ("sparsity", "low precision", "microbatching", "checkpointing")
+from spec_words import TECHNIQUES
 
 # What is trained and how much of it at once. Results whose workloads differ are not comparable.
 WORKLOAD = ("model", "data", "device", "norm", "batch_size", "max_tokens", "sentence_length",
@@ -57,10 +56,8 @@ class Run:
 
 
 def techniques(spec):
-    """The techniques that are on, in the order of TECHNIQUES."""
-    on = (spec_words.sparsity(spec), spec["precision"] != "fp32", spec_words.part(spec),
-          spec_words.recomputation(spec))
-    return tuple(name for name, is_on in zip(TECHNIQUES, on) if is_on)
+    """The names of the techniques that are on, in the order of TECHNIQUES."""
+    return tuple(spec_words.techniques(spec))
 
 
 def _settings(spec):
@@ -76,7 +73,8 @@ def _settings(spec):
     return {name: values[name] for name in techniques(spec)}
 
 
-def _setting(spec):
+def setting(spec):
+    """The techniques and their settings, for comparing: equal where the same ones are on alike."""
     return tuple(sorted(_settings(spec).items()))
 
 
@@ -117,7 +115,7 @@ class Collection:
         for run in sorted(found, key=lambda r: (r.result["command"] == "measure",
                                                 bool(r.spec.get("preset")))):
             if _workload(run.spec) == workload:
-                chosen[_setting(run.spec)] = run
+                chosen[setting(run.spec)] = run
         return sorted(chosen.values(), key=lambda r: (-r.peak, r.label))
 
     def models(self):
@@ -160,7 +158,7 @@ class Collection:
         What "on" means is one setting of all four; of the settings for which there are results it is
         the one that the most combinations have results for.
         """
-        by_setting = {_setting(r.spec): r for r in self.memory(model)}
+        by_setting = {setting(r.spec): r for r in self.memory(model)}
 
         def parts_of(run):
             settings = _settings(run.spec)
