@@ -78,7 +78,8 @@ def setting(spec):
     return tuple(sorted(_settings(spec).items()))
 
 
-def _workload(spec):
+def workload(spec):
+    """Equal for runs of the same work, whose memory and speed can be compared."""
     defaults = {"norm": "batch"} if spec_words.family_name(spec) == "wide_resnet" else {}
     return tuple(str(spec.get(key) or defaults.get(key)) for key in WORKLOAD)
 
@@ -105,16 +106,16 @@ class Collection:
 
     def _choose_memory(self, model):
         found = self._of(model, ("measure", "predict"))
-        sizes = Counter(_workload(r.spec) for r in found)
+        sizes = Counter(workload(r.spec) for r in found)
         if not sizes:
             return []
-        workload = min(sizes, key=lambda w: (-sizes[w], w))
+        largest = min(sizes, key=lambda w: (-sizes[w], w))
         chosen = {}
         # Later ones win: a measurement over a prediction, one that names a preset over one that
         # does not.
         for run in sorted(found, key=lambda r: (r.result["command"] == "measure",
                                                 bool(r.spec.get("preset")))):
-            if _workload(run.spec) == workload:
+            if workload(run.spec) == largest:
                 chosen[setting(run.spec)] = run
         return sorted(chosen.values(), key=lambda r: (-r.peak, r.label))
 
