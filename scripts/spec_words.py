@@ -52,6 +52,25 @@ def recomputation(spec):
     return ", ".join(words)
 
 
+TECHNIQUES = ("sparsity", "low precision", "microbatching", "checkpointing")
+
+
+def techniques(spec):
+    """Technique to its setting in words, of those that are on, in the order of TECHNIQUES."""
+    size = part(spec)
+    kind, *way = spec["precision"].split("_")
+    words = (sparsity(spec).replace("dsr", "DSR"),
+             "" if spec["precision"] == "fp32" else " ".join([kind.upper(), *way]),
+             size and f"parts of {size}",
+             recomputation(spec))
+    return {name: word for name, word in zip(TECHNIQUES, words) if word}
+
+
+def setting(spec):
+    """As in "DSR 0.8 + BF16 + parts of 5 + blocks"."""
+    return " + ".join(techniques(spec).values()) or "no technique"
+
+
 def is_off(spec):
     """Whether no technique is on."""
     return spec["precision"] == "fp32" and not (sparsity(spec) or part(spec) or recomputation(spec))

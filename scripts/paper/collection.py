@@ -12,8 +12,7 @@ from pathlib import Path
 import result_files
 import spec_words
 from environment import ROOT
-
-TECHNIQUES = ("sparsity", "low precision", "microbatching", "checkpointing")
+from spec_words import TECHNIQUES
 
 # What is trained and how much of it at once. Results whose workloads differ are not comparable.
 WORKLOAD = ("model", "data", "device", "norm", "batch_size", "max_tokens", "sentence_length",
@@ -57,10 +56,8 @@ class Run:
 
 
 def techniques(spec):
-    """The techniques that are on, in the order of TECHNIQUES."""
-    on = (spec_words.sparsity(spec), spec["precision"] != "fp32", spec_words.part(spec),
-          spec_words.recomputation(spec))
-    return tuple(name for name, is_on in zip(TECHNIQUES, on) if is_on)
+    """The names of the techniques that are on, in the order of TECHNIQUES."""
+    return tuple(spec_words.techniques(spec))
 
 
 def _settings(spec):
@@ -76,11 +73,13 @@ def _settings(spec):
     return {name: values[name] for name in techniques(spec)}
 
 
-def _setting(spec):
+def setting(spec):
+    """The techniques and their settings, for comparing: equal where the same ones are on alike."""
     return tuple(sorted(_settings(spec).items()))
 
 
-def _workload(spec):
+def workload(spec):
+    """Equal for runs of the same work, whose memory and speed can be compared."""
     defaults = {"norm": "batch"} if spec_words.family_name(spec) == "wide_resnet" else {}
     return tuple(str(spec.get(key) or defaults.get(key)) for key in WORKLOAD)
 
@@ -107,17 +106,17 @@ class Collection:
 
     def _choose_memory(self, model):
         found = self._of(model, ("measure", "predict"))
-        sizes = Counter(_workload(r.spec) for r in found)
+        sizes = Counter(workload(r.spec) for r in found)
         if not sizes:
             return []
-        workload = min(sizes, key=lambda w: (-sizes[w], w))
+        largest = min(sizes, key=lambda w: (-sizes[w], w))
         chosen = {}
         # Later ones win: a measurement over a prediction, one that names a preset over one that
         # does not.
         for run in sorted(found, key=lambda r: (r.result["command"] == "measure",
                                                 bool(r.spec.get("preset")))):
-            if _workload(run.spec) == workload:
-                chosen[_setting(run.spec)] = run
+            if workload(run.spec) == largest:
+                chosen[setting(run.spec)] = run
         return sorted(chosen.values(), key=lambda r: (-r.peak, r.label))
 
     def models(self):
@@ -160,7 +159,7 @@ class Collection:
         What "on" means is one setting of all four; of the settings for which there are results it is
         the one that the most combinations have results for.
         """
-        by_setting = {_setting(r.spec): r for r in self.memory(model)}
+        by_setting = {setting(r.spec): r for r in self.memory(model)}
 
         def parts_of(run):
             settings = _settings(run.spec)

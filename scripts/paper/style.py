@@ -7,6 +7,7 @@ import matplotlib  # noqa: E402
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402
+from paper.files import replacing  # noqa: E402
 
 # Colours of Okabe and Ito: told apart by colour-blind readers. Neighbours in a bar also differ in
 # lightness, and hatches tell them apart in grey.
@@ -47,9 +48,8 @@ def save(figure, folder, name):
     for suffix, metadata in [("pdf", {"CreationDate": None, "Creator": "memfloor",
                                       "Producer": None}),
                              ("png", {"Software": None})]:
-        partial = folder / f"{name}.{suffix}.tmp"
-        figure.savefig(partial, format=suffix, metadata=metadata)
-        os.replace(partial, folder / f"{name}.{suffix}")
+        with replacing(folder / f"{name}.{suffix}") as partial:
+            figure.savefig(partial, format=suffix, metadata=metadata)
         names.append(f"{name}.{suffix}")
     pyplot.close(figure)
     return names

@@ -1,0 +1,25 @@
+"""The paper's known figures beside ours."""
+
+from paper import headline, published, tables
+from paper.exhibit import Exhibit
+
+
+def exhibits(collection):
+    found = headline.headlines(collection)
+    labels = [ours.label for ours in found[0].ours]
+    table = tables.Table([
+        tables.Column("benchmark", "benchmark", number=False),
+        tables.Column("quantity", "quantity", number=False), tables.Column("paper", "paper"),
+        *(tables.Column("ours_" + label.replace(" ", "_"), f"ours, {label}") for label in labels)])
+    for one in found:
+        for number, (quantity, cells) in enumerate(headline.rows(one)):
+            name = one.published.benchmark
+            table.add(tables.Cell(name, "" if number else name), tables.text(quantity), *cells,
+                      rule=number == 0)
+    caption = (f"The paper's figures are from the {published.SOURCE}; its tables were not available to "
+               f"us, nor were its settings: ours are our choice. Its convention: {published.CONVENTION}. "
+               "Quality is compared between trainings that differ in the techniques alone; that of a "
+               "shortened training is not comparable with the paper's. In CSV, memory is in bytes and "
+               "shares are fractions.")
+    return [Exhibit("paper_vs_ours", "The paper and ours", caption,
+                    [run for one in found for run in one.sources], table=table)]

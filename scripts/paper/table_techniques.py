@@ -1,0 +1,67 @@
+"""Techniques against memory components and operations: what each of them does alone, and together."""
+
+import spec_words
+from paper import tables, wording
+from paper.exhibit import Exhibit, Missing, slug
+from spec_words import TECHNIQUES
+
+
+def exhibits(collection):
+    found = []
+    for model in wording.models(collection):
+        name = wording.model_name(model)
+        baseline = collection.baseline(model)
+        overview = _overview(collection, model) if baseline else []
+        settings = _every_setting(collection, model) if baseline else []
+        for title, what, rows, about in [
+                (f"What each technique does: {name}", "techniques", overview,
+                 "Each technique alone, and all four together. "),
+                (f"Every setting of each technique alone: {name}", "settings", settings, "")]:
+            if len(rows) < 2:
+                found.append(Missing(title, wording.suite("memory", model)))
+            else:
+                found.append(_exhibit(f"{what}_{slug(model)}", title, about, rows, baseline))
+    return found
+
+
+def _overview(collection, model):
+    """(technique, setting, run, rule above) from the combinations' settings."""
+    combinations = collection.combinations(model)
+    if not combinations:
+        return []
+    rows = [("baseline", "none", collection.baseline(model), False)]
+    for number, technique in enumerate(TECHNIQUES):
+        if (technique,) in combinations:
+            run = combinations[technique,]
+            rows.append((technique, spec_words.setting(run.spec), run, number == 0))
+    rows.append(("all four", spec_words.setting(combinations[TECHNIQUES].spec),
+                 combinations[TECHNIQUES], True))
+    return rows
+
+
+def _every_setting(collection, model):
+    rows = [("baseline", "none", collection.baseline(model), False)]
+    of = {"sparsity": collection.sparsities, "low precision": collection.precisions,
+          "microbatching": collection.microbatches, "checkpointing": collection.plans}
+    for technique in TECHNIQUES:
+        rows += [(technique, spec_words.setting(run.spec), run, number == 0)
+                 for number, run in enumerate(of[technique](model))]
+    return rows
+
+
+def _exhibit(name, title, about, rows, baseline):
+    runs = [run for *_, run, _ in rows]
+    table = tables.Table([
+        tables.Column("technique", "technique", number=False),
+        tables.Column("setting", "setting", number=False), *wording.memory_columns(),
+        *wording.work_columns(baseline), tables.Column("made_by", "how", number=False)])
+    for technique, setting, run, rule in rows:
+        table.add(tables.text(technique), tables.text(setting), *wording.memory_cells(run, baseline),
+                  *wording.work_cells(run, baseline), wording.made_by(run), rule=rule)
+    caption = (f"{about}{wording.workload(baseline)}. MB are 10^6 bytes, requested; in brackets, how many "
+               "times less than the baseline. A blank cell: no significant effect (less than 1 %). "
+               "Optimizer memory holds the gradients, as in the paper. The paper's total is model + "
+               "optimizer + activation, each at its own peak; the peak holds workspace, input, "
+               "transient values and buffers as well. Recomputed operations come on top of forward "
+               f"and backward, in % of them in brackets. {wording.how(runs)}")
+    return Exhibit(name, title, caption, runs, table=table)

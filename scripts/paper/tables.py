@@ -1,0 +1,147 @@
+"""A table, and how it is written: Markdown, CSV, LaTeX, and HTML for the page.
+
+Texts are plain; each writer escapes them. CSV holds raw values (bytes as integers) also where the other
+forms leave a cell blank or round it.
+"""
+
+import csv
+import html
+import io
+import re
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Column:
+    key: str  # in CSV
+    title: str
+    unit: str = ""
+    number: bool = True  # aligned right
+
+
+@dataclass(frozen=True)
+class Cell:
+    raw: object  # in CSV: a number, a text, or None for what is unknown
+    text: str  # elsewhere
+    beside: str = ""  # a second figure, as a ratio, in brackets
+
+
+@dataclass
+class Row:
+    cells: list
+    rule: bool = False  # a line above
+
+
+@dataclass
+class Table:
+    columns: list
+    rows: list = field(default_factory=list)
+
+    def add(self, *cells, rule=False):
+        assert len(cells) == len(self.columns)
+        self.rows.append(Row(list(cells), rule and bool(self.rows)))
+
+
+def text(words, raw=None):
+    return Cell(words if raw is None else raw, words)
+
+
+def megabytes(count, beside=""):
+    return Cell(count, f"{count / 1e6:,.2f}", beside)
+
+
+def times(ratio):
+    return f"{ratio:,.1f}×"
+
+
+def ratio(value):
+    return Cell(round(value, 4), times(value))
+
+
+def blank(cell):
+    """The same, shown only in CSV."""
+    return Cell(cell.raw, "")
+
+
+def _whole(cell):
+    return f"{cell.text} ({cell.beside})" if cell.text and cell.beside else cell.text
+
+
+def _title(column):
+    return f"{column.title} ({column.unit})" if column.unit else column.title
+
+
+# --- Markdown -------------------------------------------------------------------------------------
+
+def _markdown_text(words):
+    return re.sub(r"([\\`*_{}\[\]<>|#&])", r"\\\1", " ".join(words.split()))
+
+
+def markdown(exhibit):
+    table = exhibit.table
+    line = lambda cells: "| " + " | ".join(cells) + " |"
+    lines = [f"# {_markdown_text(exhibit.title)}", "", _markdown_text(exhibit.caption), "",
+             line(_markdown_text(_title(c)) for c in table.columns),
+             "|" + "|".join("---:" if c.number else "---" for c in table.columns) + "|"]
+    lines += [line(_markdown_text(_whole(cell)) for cell in row.cells) for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+def comma_separated(exhibit):
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(column.key for column in exhibit.table.columns)
+    for row in exhibit.table.rows:
+        writer.writerow("" if cell.raw is None else cell.raw for cell in row.cells)
+    return out.getvalue()
+
+
+# --- LaTeX ----------------------------------------------------------------------------------------
+
+_LATEX = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "%": r"\%", "&": r"\&",
+          "#": r"\#", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+          "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+          "×": r"$\times$", "−": r"$-$", "±": r"$\pm$", "–": "--", "●": r"$\bullet$"}
+
+
+def _latex_text(words):
+    return "".join(_LATEX.get(letter, letter) for letter in " ".join(words.split()))
+
+
+def latex(exhibit):
+    table = exhibit.table
+    line = lambda cells: "    " + " & ".join(cells) + r" \\"
+    lines = ["% \\usepackage{booktabs}, and [T1]{fontenc} for quotes; \\usepackage{graphicx} for the width.",
+             r"\begin{table}", r"  \centering", f"  \\caption{{{_latex_text(exhibit.title)}. "
+             f"{_latex_text(exhibit.caption)}}}", f"  \\label{{tab:{exhibit.name}}}",
+             r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+             "  \\begin{tabular}{" + "".join("r" if c.number else "l" for c in table.columns) + "}",
+             r"    \toprule", line(_latex_text(_title(c)) for c in table.columns), r"    \midrule"]
+    for row in table.rows:
+        if row.rule:
+            lines.append(r"    \midrule")
+        lines.append(line(_latex_text(_whole(cell)) for cell in row.cells))
+    lines += [r"    \bottomrule", r"  \end{tabular}}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+# --- HTML -----------------------------------------------------------------------------------------
+
+def hypertext(exhibit):
+    """The table alone; its title and caption are the page's."""
+    lines = ["<table>", "<thead><tr>"]
+    side = lambda column: ' class="number"' if column.number else ""
+    for column in exhibit.table.columns:
+        unit = f" <small>{html.escape(column.unit)}</small>" if column.unit else ""
+        lines.append(f'<th scope="col"{side(column)}>{html.escape(column.title)}{unit}</th>')
+    lines.append("</tr></thead>\n<tbody>")
+    for row in exhibit.table.rows:
+        lines.append('<tr class="rule">' if row.rule else "<tr>")
+        for column, cell in zip(exhibit.table.columns, row.cells):
+            beside = f" <small>{html.escape(cell.beside)}</small>" if cell.text and cell.beside else ""
+            lines.append(f"<td{side(column)}>{html.escape(cell.text)}{beside}</td>")
+        lines.append("</tr>")
+    lines.append("</tbody></table>")
+    return "\n".join(lines) + "\n"
