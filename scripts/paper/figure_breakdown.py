@@ -3,9 +3,9 @@
 from matplotlib import pyplot
 
 import spec_words
-from paper import marks, style
-from paper.collection import TECHNIQUES
-from paper.exhibit import Exhibit, slug
+from paper import marks, style, wording
+from paper.exhibit import Exhibit, Missing, slug
+from spec_words import TECHNIQUES
 
 ROW = 2.6  # between the rows, in units of a bar's distance to the next
 
@@ -97,7 +97,11 @@ def _caption(runs):
 
 def exhibits(collection):
     shown = []
-    for model in collection.models():
+    for model in wording.models(collection):
+        if not collection.baseline(model):
+            shown.append(Missing(f"What fills the memory: {wording.model_name(model)}",
+                                 wording.suite("memory", model)))
+            continue
         runs = chosen(collection, model)
         shown.append(Exhibit(f"memory_breakdown_{slug(model)}", title(runs[0]), _caption(runs), runs,
                              figure=draw(runs)))

@@ -3,9 +3,9 @@
 from matplotlib import pyplot
 
 import spec_words
-from paper import marks
-from paper.collection import TECHNIQUES, techniques
+from paper import marks, wording
 from paper.exhibit import Exhibit, Missing, slug
+from spec_words import TECHNIQUES
 
 COMBINATIONS = 2 ** len(TECHNIQUES)
 
@@ -14,16 +14,16 @@ def _matrix(axes, rows, baseline):
     """A column a run: which techniques are on, what they cost and bring."""
     meanings = {}
     for column, run in enumerate(rows):
-        meanings |= marks.settings(run.spec)
-        on = [y for y, name in enumerate(TECHNIQUES) if name in techniques(run.spec)]
+        meanings |= spec_words.techniques(run.spec)
+        on = [y for y, name in enumerate(TECHNIQUES) if name in spec_words.techniques(run.spec)]
         axes.plot([column] * len(TECHNIQUES), range(len(TECHNIQUES)), "o", color=marks.LIGHT,
                   markersize=6)
         axes.plot([column] * len(on), on, "-", color="black", linewidth=1.2)
         for y in on:
             colour, marker = marks.MARKERS[TECHNIQUES[y]]
             axes.plot(column, y, marker, color=colour, markeredgecolor="black", markersize=7.5)
-        work = marks.extra_work(run)
-        for y, words in enumerate(["n/a" if work is None else f"{work:.0f}",
+        work = wording.extra_work(run)
+        for y, words in enumerate(["n/a" if work is None else f"{100 * work:.0f}",
                                    marks.factor(baseline.peak / run.peak)], len(TECHNIQUES)):
             axes.text(column, y, words, ha="center", va="center", fontsize=7)
     names = [marks.wrapped(f"{name}: {meanings[name]}" if name in meanings else name, 30)
@@ -79,12 +79,12 @@ def _caption(runs, baseline):
 
 def exhibits(collection):
     shown = []
-    for model in collection.models():
+    for model in wording.models(collection):
         runs, baseline = [*collection.combinations(model).values()], collection.baseline(model)
         if runs and baseline:
-            shown.append(Exhibit(f"combinations_{slug(model)}", title(runs), _caption(runs, baseline),
-                                 runs, figure=draw(runs, baseline)))
+            shown.append(Exhibit(f"combination_peaks_{slug(model)}", title(runs),
+                                 _caption(runs, baseline), runs, figure=draw(runs, baseline)))
         else:
-            shown.append(Missing(f"the combinations of the techniques for {model}",
-                                 f"build/memfloor suite run --filter 'memory/model={model}'"))
+            shown.append(Missing(f"Peaks of the combinations: {wording.model_name(model)}",
+                                 wording.suite("memory", model)))
     return shown

@@ -3,12 +3,17 @@
 from matplotlib import pyplot
 
 import spec_words
-from paper import marks
+from paper import marks, wording
 from paper.exhibit import Exhibit, Missing, slug
 
 
 def _activation(run):
     return run.memory["paper"]["activation_bytes"] / 1e6
+
+
+def _work(run):
+    """Work done again, in percent."""
+    return 100 * wording.extra_work(run)
 
 
 def _front(points):
@@ -24,7 +29,7 @@ def draw(runs):
     """`runs`: of one model, the baseline and plans alone, each with its operations counted."""
     named = {}  # plans may be the same under two names
     for run in runs:
-        named.setdefault((marks.extra_work(run), _activation(run), run.peak / 1e6), []).append(
+        named.setdefault((_work(run), _activation(run), run.peak / 1e6), []).append(
             spec_words.recomputation(run.spec) or "none")
     points = sorted(named)
     figure, axes = pyplot.subplots(figsize=(7.2, 4.6))
@@ -38,7 +43,7 @@ def draw(runs):
     axes.plot(works, peaks, "s", markerfacecolor="white", markeredgecolor="#D55E00", markersize=4.5,
               label="everything, at the peak")
     axes.set_ylim(0, max(peaks) * 1.06)
-    axes.set_xlim(-max(4, max(works) * 0.04), max(10, max(works) * 1.14))
+    axes.set_xlim(-max(4, max(works) * 0.1), max(10, max(works) * 1.14))
     axes.set_xlabel("work done again (% of the operations of forward and backward)")
     axes.set_ylabel("memory (MB)")
     axes.yaxis.set_major_formatter(marks.plain_numbers())
@@ -61,19 +66,20 @@ def _caption(runs):
     return ("Each filled dot is a plan of checkpoints; lower is less memory, further left is less work. "
             f"The leanest plan for activations ({spec_words.recomputation(leanest.spec)}) keeps "
             f"{marks.number(_activation(leanest))} MB of them instead of "
-            f"{marks.number(_activation(base))} MB and does {marks.extra_work(leanest):.0f} % of the "
+            f"{marks.number(_activation(base))} MB and does {_work(leanest):.0f} % of the "
             "work again. The paper's curve is not available.")
 
 
 def exhibits(collection):
     shown = []
-    for model in collection.models():
-        runs = [run for run in [collection.baseline(model), *collection.plans(model)]
-                if marks.extra_work(run) is not None]
+    for model in wording.models(collection):
+        baseline = collection.baseline(model)
+        runs = [run for run in [baseline, *collection.plans(model)]
+                if baseline and wording.extra_work(run) is not None]
         if len(runs) > 1:
             shown.append(Exhibit(f"recompute_{slug(model)}", title(runs[0]), _caption(runs), runs,
                                  figure=draw(runs)))
         else:
-            shown.append(Missing(f"memory against work done again, for {model}",
-                                 f"build/memfloor suite run --filter 'model={model}.*checkpoint'"))
+            shown.append(Missing(f"Memory against work done again: {wording.model_name(model)}",
+                                 wording.suite("memory", model)))
     return shown

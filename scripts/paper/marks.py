@@ -1,8 +1,11 @@
 """What several figures draw alike: names of settings, axes in round numbers, labels that do not overlap."""
 
 import math
+import re
 import textwrap
+from pathlib import PurePath
 
+from matplotlib import patheffects
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
@@ -10,7 +13,7 @@ from matplotlib.transforms import Bbox
 
 import spec_words
 from paper import style
-from paper.collection import TECHNIQUES, techniques
+from spec_words import TECHNIQUES
 
 # A colour of Okabe and Ito and a marker for each of the four techniques, and for several at once.
 MARKERS = dict(zip(TECHNIQUES, [("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"),
@@ -20,24 +23,20 @@ GREY = "#767676"
 LIGHT = "#dddddd"
 
 
-def settings(spec):
-    """Technique to its setting in words, of those that are on."""
-    part = spec_words.part(spec)
-    precision = "" if spec["precision"] == "fp32" else spec["precision"]
-    words = [spec_words.sparsity(spec).replace("dsr", "DSR"),
-             precision.replace("_", " ").replace("fp", "FP").replace("bf", "BF"),
-             part and f"parts of {part}", spec_words.recomputation(spec)]
-    return {name: word for name, word in zip(TECHNIQUES, words) if word}
-
-
 def label(spec):
     """A run's techniques: a preset's name, or as in "DSR 0.8 + BF16"."""
-    return spec.get("preset") or " + ".join(settings(spec).values()) or "no technique"
+    return spec.get("preset") or spec_words.setting(spec)
+
+
+def data_set(run):
+    """The data a run was trained on, in a word; a corpus by the name of its folder."""
+    folder = PurePath(run.spec.get("data_dir") or "").name
+    return folder if run.spec["data"] == "translation" and folder else run.spec["data"]
 
 
 def marker_of(spec):
     """Colour and marker of the one technique that is on; of none, and of several, others."""
-    on = techniques(spec)
+    on = [*spec_words.techniques(spec)]
     return NONE if not on else MARKERS[on[0]] if len(on) == 1 else SEVERAL
 
 
@@ -67,20 +66,13 @@ def factor(ratio):
     return f"{ratio:.{2 if ratio < 1.995 else 1 if ratio < 19.95 else 0}f}×"
 
 
-def extra_work(run):
-    """Operations made again, in percent of forward + backward; None where they are unknown."""
-    flops = run.result["flops"]
-    if None in (flops["forward"], flops["backward"], flops["recompute"]):
-        return None
-    return 100 * flops["recompute"] / (flops["forward"] + flops["backward"])
-
-
-def round_log_ticks(axis, low, high):
-    """A logarithmic axis from below `low` to above `high`, with round numbers written out."""
+def round_log_ticks(axis, low, high, few=False):
+    """A logarithmic axis from below `low` to above `high`, with round numbers written out; `few` for
+    a short axis."""
     low, high = low / 1.25, high * 1.25
-    few = high / low > 40
+    few, fewer = few or high / low > 40, high / low > (10 if few else 300)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    ticks = [d * 10.0**p for p in powers for d in ((1, 3) if high / low > 300 else
+    ticks = [d * 10.0**p for p in powers for d in ((1, 3) if fewer else
                                                    (1, 2, 5) if few else (1, 1.5, 2, 3, 5, 7))]
     set_scale, set_limits = ((axis.axes.set_xscale, axis.axes.set_xlim) if axis.axis_name == "x"
                              else (axis.axes.set_yscale, axis.axes.set_ylim))
@@ -100,6 +92,11 @@ def few_round_ticks(integer=False):
     return MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=integer)
 
 
+def outlined():
+    """For a thin bright line that crosses areas of any colour."""
+    return [patheffects.Stroke(linewidth=3, foreground="black"), patheffects.Normal()]
+
+
 def quiet_grid(axes, which="both"):
     axes.grid(axis=which, color=LIGHT, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -113,7 +110,12 @@ def category_handles(used, styles=None):
 
 
 def wrapped(text, width):
-    return textwrap.fill(text, width, break_long_words=True)
+    """In lines of about the same length, at most `width`; a number stays with the word before it."""
+    text = re.sub(r"(?: of)? (?=\d)", lambda found: found[0].replace(" ", "\u00a0"), text)
+    lines = textwrap.wrap(text, width)
+    while width > 1 and len(textwrap.wrap(text, width - 1, break_long_words=False)) == len(lines):
+        width -= 1
+    return "\n".join(textwrap.wrap(text, width, break_long_words=len(lines) > 1))
 
 
 def _overlap(a, b):
@@ -122,17 +124,22 @@ def _overlap(a, b):
     return width * height if width > 0 and height > 0 else 0.0
 
 
+def _gap(box, x, y):
+    return math.hypot(x - min(max(x, box.x0), box.x1), y - min(max(y, box.y0), box.y1))
+
+
 def _dots_on(x0, y0, x1, y1, every=4.0):
     steps = max(1, int(math.hypot(x1 - x0, y1 - y0) / every))
     return [(x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps) for i in range(steps + 1)]
 
 
-def place_labels(axes, points, texts, lines=(), others=(), fontsize=8, fixed=()):
+def place_labels(axes, points, texts, lines=(), others=(), fontsize=8, radii=()):
     """Writes each text beside its point so that no two overlap, with a thin line where it had to
     move away. In the order given, so the important ones come first.
 
     `lines`: polylines of data points, and `others`: single data points, that texts keep clear of;
-    `fixed`: texts already drawn. Lays the figure out for good: call it last.
+    `radii`: of the first points' markers, in points of text. Lays the figure out for good: call it
+    last.
     """
     figure = axes.figure
     figure.canvas.draw()
@@ -140,18 +147,17 @@ def place_labels(axes, points, texts, lines=(), others=(), fontsize=8, fixed=())
     renderer = figure.canvas.get_renderer()
     pixel = figure.dpi / 72  # of a point
     to_pixels = axes.transData.transform
-    marker = 4.0 * pixel
     places = [to_pixels(p) for p in points]
-    obstacles = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker)
-                 for x, y in [*places, *(to_pixels(p) for p in others)]]
-    obstacles += [text.get_window_extent(renderer).padded(pixel) for text in fixed]
+    radii = [pixel * radius for radius in [*radii, *[4] * (len(points) + len(others) - len(radii))]]
+    obstacles = [Bbox.from_bounds(x - r, y - r, 2 * r, 2 * r)
+                 for (x, y), r in zip([*places, *(to_pixels(p) for p in others)], radii)]
     for line in lines:
         ends = [to_pixels(p) for p in line]
         for (x0, y0), (x1, y1) in zip(ends, ends[1:]):
             obstacles += [Bbox.from_bounds(x - 1, y - 1, 2, 2) for x, y in _dots_on(x0, y0, x1, y1)]
     frame = axes.get_window_extent(renderer)
     written, leaders = [], []
-    for (x, y), text, point in zip(places, texts, points):
+    for (x, y), text, point, marker in zip(places, texts, points, radii):
         label = axes.annotate(text, point, xytext=(0, 0), textcoords="offset points",
                               ha="center", va="center", fontsize=fontsize, linespacing=1.0)
         label.set_in_layout(False)
@@ -168,12 +174,14 @@ def place_labels(axes, points, texts, lines=(), others=(), fontsize=8, fixed=())
                 outside = box.width * box.height - _overlap(box, frame)
                 cost = distance + 50 * outside + sum(_overlap(box, other) for other in obstacles)
                 cost += 100 * sum(_overlap(box, other) for other in written)
+                near = _gap(box, x, y) + 2 * pixel  # nearer to another point is misleading
+                cost += 15 * sum(_gap(box, *other) < near for other in places if (*other,) != (x, y))
                 cost += 20 * sum(box.contains(*dot) for line in leaders for dot in line)
                 leader = []
-                if distance > 5:
+                if distance:
                     leader = _dots_on(x, y, min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))
                     cost += 20 * sum(other.contains(*dot) for other in written for dot in leader)
-                    cost += 2 * sum(other.contains(*dot) for other in obstacles
+                    cost += 20 * sum(other.contains(*dot) for other in obstacles
                                     for dot in leader if math.hypot(dot[0] - x, dot[1] - y) > 2 * marker)
                 if best is None or cost < best[0] - 1e-6:
                     best = cost, cx, cy, box, leader
