@@ -35,10 +35,8 @@ def _exhibit(name, title, runs, presets, baseline):
                   rule=leftover[:1] == [run])
     of_sixteen = "" if len(runs) == 16 else f" There are results for {len(runs)} of the sixteen."
     below = " Below the line: other presets." if leftover else ""
-    caption = (f"{wording.workload(baseline)}, from the largest peak to the smallest. MB are 10^6 bytes, "
-               "requested; in brackets, how many times less than the baseline. A technique's cell is "
-               "blank where it is off. What \"on\" means for a technique is our choice. The paper's "
-               "total is model + optimizer + activation, each at its own peak; the peak holds workspace, "
-               "input, transient values and buffers as well. Operations: blank where the change is "
-               f"less than 1 %.{of_sixteen}{below} {wording.how([*runs, *leftover])}")
-    return Exhibit(name, title, caption, [*runs, *leftover], table=table)
+    caption = (f"{wording.workload(baseline)}, from the largest peak to the smallest. A technique's cell "
+               "is blank where it is off. In brackets: how many times less than the baseline."
+               f"{of_sixteen}{below} {wording.how([*runs, *leftover])}")
+    notes = f"{wording.NOTES} An operation count is blank where it changes by less than 1 %."
+    return Exhibit(name, title, caption, [*runs, *leftover], table=table, notes=notes)

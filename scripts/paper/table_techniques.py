@@ -58,10 +58,6 @@ def _exhibit(name, title, about, rows, baseline):
     for technique, setting, run, rule in rows:
         table.add(tables.text(technique), tables.text(setting), *wording.memory_cells(run, baseline),
                   *wording.work_cells(run, baseline), wording.made_by(run), rule=rule)
-    caption = (f"{about}{wording.workload(baseline)}. MB are 10^6 bytes, requested; in brackets, how many "
-               "times less than the baseline. A blank cell: no significant effect (less than 1 %). "
-               "Optimizer memory holds the gradients, as in the paper. The paper's total is model + "
-               "optimizer + activation, each at its own peak; the peak holds workspace, input, "
-               "transient values and buffers as well. Recomputed operations come on top of forward "
-               f"and backward, in % of them in brackets. {wording.how(runs)}")
-    return Exhibit(name, title, caption, runs, table=table)
+    caption = (f"{about}{wording.workload(baseline)}. In brackets: how many times less than the "
+               "baseline. A blank cell: no significant effect, less than 1 %. " + wording.how(runs))
+    return Exhibit(name, title, caption, runs, table=table, notes=wording.NOTES)

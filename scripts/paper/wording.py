@@ -67,6 +67,14 @@ def percent(share):
     return f"{100 * share:.1f} %"
 
 
+NOTES = ("MB are million bytes, as requested from the memory manager. Optimizer memory holds the gradients, "
+         "as in the paper. The paper's total is model + optimizer + activation, each at its own peak. "
+         "Everything at the peak holds workspace, input, transient values and buffers as well. Operations: "
+         "of one training update, for each sample; a multiplication and an addition are two. Recomputed "
+         "ones come on top of forward and backward, in brackets in % of them. What \"on\" means for a "
+         "technique is our choice.")
+
+
 def memory_columns():
     """Bytes and their ratio to the baseline's, of the paper's components and of the peak."""
     return [*(tables.Column(key, title, "MB") for key, title in MEMORY),
