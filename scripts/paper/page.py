@@ -38,12 +38,12 @@ code { font: 0.86em/1.4 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans M
 .headline, .exhibit { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
   padding: 1rem 1.2rem; min-width: 0; }
 .exhibit { margin: 0 0 1.6rem; scroll-margin-top: 1rem; }
-.headline table { border: none; font-size: 1rem; table-layout: fixed; margin: 0.6rem 0; }
+.headline table { border: none; width: 100%; font-size: 1rem; table-layout: fixed; margin: 0.6rem 0; }
 .headline thead th { border: none; color: var(--quiet); font-size: 0.8rem; font-weight: 400; padding: 0; }
 .headline tbody th { border: none; color: var(--quiet); font-size: 0.8rem; font-weight: 400;
   padding: 0.7rem 0 0; border-top: 1px solid var(--line); }
 .headline tbody tr:hover { background: none; }
-.headline td { padding: 0 0.6rem 0.7rem 0; font-size: 1.6rem; font-weight: 650; line-height: 1.25;
+.headline td { white-space: normal; padding: 0 0.6rem 0.7rem 0; font-size: 1.6rem; font-weight: 650; line-height: 1.25;
   letter-spacing: -0.02em; }
 .headline td.long { font-size: 1rem; letter-spacing: 0; }
 .headline td.unknown { font-size: 0.9rem; font-weight: 400; color: var(--quiet); letter-spacing: 0; }
@@ -62,8 +62,8 @@ nav .section { font-weight: 650; }
 table { border-collapse: collapse; font-size: 0.84rem; line-height: 1.35; min-width: 100%;
   font-variant-numeric: tabular-nums; border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink); }
 th { font-weight: 600; vertical-align: bottom; border-bottom: 1px solid var(--ink); text-align: left; }
-th small { display: block; white-space: nowrap; }
-th, td { padding: 0.3rem 0.9rem 0.3rem 0; }
+th small { display: block; }
+th, td { padding: 0.3rem 0.8rem 0.3rem 0; }
 th:last-child, td:last-child { padding-right: 0.2rem; }
 td { vertical-align: baseline; }
 td.number, th.number { text-align: right; }
