@@ -12,6 +12,7 @@ from pathlib import Path
 import result_files
 import spec_words
 from environment import ROOT
+from result_checks import form
 from spec_words import TECHNIQUES
 
 # What is trained and how much of it at once. Results whose workloads differ are not comparable.
@@ -241,10 +242,9 @@ def load(folders, main=None):
 
 def _name_of_machine(folder):
     machine = result_files.read(folder / "machine.json")
-    name = machine.get("machine") if isinstance(machine, dict) else None
-    if not isinstance(name, str) or not name:
-        raise ValueError("it has no text at the key 'machine', which names the machine.")
-    return name
+    for fault in form.faults(machine, "machine"):
+        raise ValueError(fault)
+    return machine["machine"]
 
 
 def _main_folder(runs, main):

@@ -22,6 +22,7 @@ class Exhibit:
     sources: list  # of Run: every result that a number or mark in it comes from
     figure: object = None  # matplotlib's Figure, drawn within style.drawing()
     table: object = None  # a tables.Table
+    notes: str = ""  # what few readers need: definitions. Plain text
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def rows(headline):
          [unknown, *each(lambda o: tables.ratio(baseline.peak / o.run.peak))]),
         (f"change in {paper.quality}", [change, *each(lambda o: _change(o, paper))]),
         (paper.quality, [unknown, *each(lambda o: _value(o, paper))]),
-        ("the training behind it", [unknown, *each(_course)]),
+        ("the training behind the quality", [unknown, *each(_course)]),
         ("memory without techniques, in the paper's convention", megabytes(lambda _: baseline.paper_total)),
         ("memory with them, in the paper's convention", megabytes(lambda run: run.paper_total)),
         ("memory without techniques, everything at the peak", megabytes(lambda _: baseline.peak)),

@@ -20,7 +20,7 @@ STYLE = """
 html { scroll-behavior: smooth; -webkit-text-size-adjust: 100%; }
 body { margin: 0 auto; padding: 0 1.2rem 4rem; max-width: 78rem; background: var(--back);
   color: var(--ink); font: 1rem/1.55 Georgia, "Iowan Old Style", "Times New Roman", serif; }
-h1, h2, h3, nav, table, .links, details, .figures, .tag {
+h1, h2, h3, nav, table, .links, details {
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 h1 { font-size: clamp(1.6rem, 1.2rem + 1.6vw, 2.3rem); line-height: 1.15; letter-spacing: -0.015em;
   margin: 2.6rem 0 0.4rem; }
@@ -38,17 +38,15 @@ code { font: 0.86em/1.4 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans M
 .headline, .exhibit { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
   padding: 1rem 1.2rem; min-width: 0; }
 .exhibit { margin: 0 0 1.6rem; scroll-margin-top: 1rem; }
-.figures { display: grid; grid-template-columns: repeat(3, 1fr); gap: 0.2rem 1rem; margin: 0.9rem 0; }
-.figures div { display: contents; }
-.figures dl, .figures dt, .figures dd { margin: 0; }
-dl.big { display: grid; grid-template-columns: repeat(auto-fit, minmax(7.2rem, 1fr)); gap: 0.8rem 1rem;
-  margin: 0.9rem 0 0.6rem; font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-dl.big div { display: flex; flex-direction: column-reverse; justify-content: flex-end; }
-dl.big dt { color: var(--quiet); font-size: 0.8rem; line-height: 1.3; }
-dl.big dd { margin: 0; font-size: 1.75rem; font-weight: 650; line-height: 1.2; letter-spacing: -0.02em;
-  font-variant-numeric: tabular-nums; }
-dl.big dd.unknown { font-size: 1rem; font-weight: 400; color: var(--quiet); letter-spacing: 0;
-  line-height: 2.1rem; }
+.headline table { border: none; width: 100%; font-size: 1rem; table-layout: fixed; margin: 0.6rem 0; }
+.headline thead th { border: none; color: var(--quiet); font-size: 0.8rem; font-weight: 400; padding: 0; }
+.headline tbody th { border: none; color: var(--quiet); font-size: 0.8rem; font-weight: 400;
+  padding: 0.7rem 0 0; border-top: 1px solid var(--line); }
+.headline tbody tr:hover { background: none; }
+.headline td { white-space: normal; padding: 0 0.6rem 0.7rem 0; font-size: 1.6rem; font-weight: 650; line-height: 1.25;
+  letter-spacing: -0.02em; }
+.headline td.long { font-size: 1rem; letter-spacing: 0; }
+.headline td.unknown { font-size: 0.9rem; font-weight: 400; color: var(--quiet); letter-spacing: 0; }
 nav { font-size: 0.92rem; margin: 1.6rem 0; }
 nav ul { margin: 0.2rem 0 0.8rem; padding: 0; list-style: none; }
 nav li { padding: 0.12rem 0; }
@@ -64,12 +62,13 @@ nav .section { font-weight: 650; }
 table { border-collapse: collapse; font-size: 0.84rem; line-height: 1.35; min-width: 100%;
   font-variant-numeric: tabular-nums; border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink); }
 th { font-weight: 600; vertical-align: bottom; border-bottom: 1px solid var(--ink); text-align: left; }
-th small { display: block; white-space: nowrap; }
-th, td { padding: 0.3rem 0.9rem 0.3rem 0; }
+th small { display: block; }
+th, td { padding: 0.3rem 0.8rem 0.3rem 0; }
 th:last-child, td:last-child { padding-right: 0.2rem; }
 td { vertical-align: baseline; }
 td.number, th.number { text-align: right; }
-td.number { white-space: nowrap; }
+td { white-space: nowrap; }
+td.long { white-space: normal; min-width: 11rem; }
 tbody tr:hover { background: var(--mark); }
 tr.rule td { border-top: 1px solid var(--strong-line); }
 .links { font-size: 0.86rem; display: inline; margin-right: 1rem; }
@@ -118,33 +117,30 @@ def _head():
 
 
 def _headlines(collection):
-    cards = []
-    for one in headline.headlines(collection):
-        rows = headline.rows(one)
-        cards.append(f'<div class="headline">\n<h3>{_text(one.published.benchmark)}</h3>\n')
-        all_four = 1  # the column of `rows`: the paper's is 0
-        figures = [("less memory: the paper's figure", rows[0][1][0]),
-                   ("less memory: ours, in the paper's convention", rows[0][1][all_four]),
-                   ("less memory: ours, everything at the peak", rows[1][1][all_four]),
-                   (f"{one.published.quality}: the paper's change", rows[2][1][0]),
-                   (f"{one.published.quality}: our change", rows[2][1][all_four])]
-        cards.append('<dl class="big">\n')
-        for words, cell in figures:
-            unknown = ' class="unknown"' if cell.raw is None else ""
-            cards.append(f"<div><dt>{_text(words)}</dt><dd{unknown}>{_text(cell.text)}</dd></div>\n")
-        cards.append("</dl>\n")
-        ours, leanest = one.ours
-        if ours.run:
-            cards.append(f'<p class="caption">Ours: {_text(spec_words.setting(ours.run.spec))}. ')
-            cards.append(f"The leanest setting ({_text(spec_words.setting(leanest.run.spec))}) needs "
-                         f"{_text(rows[0][1][2].text)} less in the paper's convention, "
-                         f"{_text(rows[1][1][2].text)} less in all.</p>\n" if leanest.run and one.baseline
-                         else "</p>\n")
-        cards.append("</div>\n")
-    return ('<section class="headlines" aria-label="The headline">\n' + "".join(cards) + "</section>\n"
+    cards = "".join(_headline(one) for one in headline.headlines(collection))
+    return (f'<section class="headlines" aria-label="The headline">\n{cards}</section>\n'
             f'<p class="caption">The paper\'s convention: {_text(published.CONVENTION)}. Its figures are '
             f"from the {_text(published.SOURCE)}; the settings behind them are not available, and ours "
-            "are our choice.</p>\n")
+            "are our choice. Everything at the peak is what training really needs at once: workspace, "
+            "input, transient values and buffers as well. One MB is a million bytes.</p>\n")
+
+
+def _headline(one):
+    labels = ["paper", *(f"ours, {ours.label}" for ours in one.ours)]
+    parts = [f'<div class="headline">\n<h3>{_text(one.published.benchmark)}</h3>\n<table>\n<thead><tr>',
+             *(f'<th scope="col">{_text(label)}</th>' for label in labels), "</tr></thead>\n"]
+    for quantity, cells in headline.rows(one)[:3]:
+        parts.append(f'<tbody><tr><th colspan="{len(cells)}" scope="rowgroup">{_text(quantity)}</th></tr>\n<tr>')
+        for cell in cells:
+            kind = "unknown" if cell.raw is None else "long" if len(cell.text) > 6 else "short"
+            parts.append(f'<td class="{kind}">{_text(cell.text)}</td>')
+        parts.append("</tr></tbody>\n")
+    parts.append("</table>\n")
+    for ours in one.ours:
+        if ours.run:
+            parts.append(f'<p class="caption">{_text(ours.label.capitalize())}: '
+                         f"{_text(spec_words.setting(ours.run.spec))}.</p>\n")
+    return "".join([*parts, "</div>\n"])
 
 
 def _contents(sections, missing):
@@ -172,17 +168,20 @@ def _exhibit(exhibit, sizes):
                     for suffix, label in kinds)
     return (f'<article class="exhibit" id="{_text(exhibit.name)}">\n<h3>{_text(exhibit.title)}</h3>\n'
             f'<p class="caption">{_text(exhibit.caption)}</p>\n{body}{links}\n'
-            f"{_sources(exhibit.sources)}</article>\n")
+            f"{_details(exhibit)}</article>\n")
 
 
-def _sources(runs):
-    groups = defaultdict(list)
+def _details(exhibit):
+    """What few readers need: definitions, and which files, code and machines it comes from."""
+    runs, groups = exhibit.sources, defaultdict(list)
     for run in runs:
         environment = run.result["environment"]
         groups[run.machine, wording.machine(run), environment["git_commit"],
                environment.get("source_sha256") or ""].append(run)
     files = "1 result file" if len(runs) == 1 else f"{len(runs)} result files"
-    parts = [f"<details>\n<summary>Made from {files}</summary>\n"]
+    parts = [f"<details>\n<summary>{'Notes; made' if exhibit.notes else 'Made'} from {files}</summary>\n"]
+    if exhibit.notes:
+        parts.append(f"<p>{_text(exhibit.notes)}</p>\n")
     for (name, machine, commit, source), found in sorted(groups.items()):
         sources = f", source hash <code>{_text(source[:12])}</code>" if source else ""
         parts.append(f"<p>{_text(name)} ({_text(machine)}), commit "

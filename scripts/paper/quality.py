@@ -7,6 +7,7 @@ from statistics import mean
 
 import result_files
 from paper.collection import setting, techniques
+from result_checks.quality import FULL_UPDATES
 
 # What else than the techniques and the seed a training's quality depends on.
 COURSE = ("recipe", "epochs", "max_steps", "test_images", "test_sentences", "average_epochs",
@@ -40,7 +41,7 @@ def shortening(result):
     if not result_files.is_shortened(result):
         return ""
     cuts = []
-    if 0 < (spec["max_steps"] or 0) < result_files.FULL_UPDATES:
+    if 0 < (spec["max_steps"] or 0) < FULL_UPDATES:
         cuts.append(f"{spec['max_steps']} update" + "s" * (spec["max_steps"] != 1))
     elif spec["epochs"]:
         cuts.append(f"{spec['epochs']} epoch" + "s" * (spec["epochs"] != 1))

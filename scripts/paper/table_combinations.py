@@ -14,31 +14,34 @@ def exhibits(collection):
         if not combinations or not baseline:
             found.append(Missing(title, wording.suite("memory", model)))
             continue
-        runs = sorted(combinations.values(), key=lambda run: (-run.peak, run.label))
-        found.append(_exhibit(f"combinations_{slug(model)}", title, runs, collection.presets(model),
-                              baseline))
+        presets = [run for run in collection.presets(model) if run not in combinations.values()]
+        found.append(_exhibit(f"combinations_{slug(model)}", title, combinations, presets, baseline))
     return found
 
 
-def _exhibit(name, title, runs, presets, baseline):
+def _exhibit(name, title, combinations, presets, baseline):
+    on = spec_words.techniques(combinations[TECHNIQUES].spec)  # what a dot means
+    runs = sorted(combinations.values(), key=lambda run: (-run.peak, run.label)) + presets
     table = tables.Table([
-        *(tables.Column(technique.replace(" ", "_"), technique, number=False)
-          for technique in TECHNIQUES), *wording.memory_columns(), *wording.work_columns(baseline),
-        tables.Column("preset", "preset", number=False), tables.Column("made_by", "how", number=False)])
-    leftover = [run for run in presets if run not in runs]
-    for run in [*runs, *leftover]:
+        tables.Column("name", "", number=False),
+        *(tables.Column(technique.replace(" ", "_"), technique, on[technique], number=False)
+          for technique in TECHNIQUES), *wording.memory_columns(),
+        tables.Column("recompute_share", "recomputed", "% of the rest"),
+        tables.Column("made_by", "how", number=False)])
+    for run in runs:
         words = spec_words.techniques(run.spec)
-        table.add(*(tables.text(words.get(technique, "")) for technique in TECHNIQUES),
+        dot = lambda technique: "" if technique not in words else \
+            "●" if words[technique] == on[technique] else words[technique]
+        share = wording.extra_work(run)
+        table.add(tables.text("baseline" if run is baseline else run.spec.get("preset") or ""),
+                  *(tables.Cell(words.get(t, "off"), dot(t)) for t in TECHNIQUES),
                   *wording.memory_cells(run, baseline, blanks=False),
-                  *wording.work_cells(run, baseline),
-                  tables.text(run.spec.get("preset") or ""), wording.made_by(run),
-                  rule=leftover[:1] == [run])
-    of_sixteen = "" if len(runs) == 16 else f" There are results for {len(runs)} of the sixteen."
-    below = " Below the line: other presets." if leftover else ""
-    caption = (f"{wording.workload(baseline)}, from the largest peak to the smallest. MB are 10^6 bytes, "
-               "requested; in brackets, how many times less than the baseline. A technique's cell is "
-               "blank where it is off. What \"on\" means for a technique is our choice. The paper's "
-               "total is model + optimizer + activation, each at its own peak; the peak holds workspace, "
-               "input, transient values and buffers as well. Operations: blank where the change is "
-               f"less than 1 %.{of_sixteen}{below} {wording.how([*runs, *leftover])}")
-    return Exhibit(name, title, caption, [*runs, *leftover], table=table)
+                  tables.Cell(None, "not counted") if share is None else
+                  tables.Cell(round(share, 6), f"{100 * share:.1f}" if share else ""),
+                  wording.made_by(run), rule=presets[:1] == [run])
+    few = "" if len(combinations) == 16 else f" There are results for {len(combinations)} of the sixteen."
+    below = " Below the line: other settings." if presets else ""
+    caption = (f"{wording.workload(baseline)}, from the largest peak to the smallest. A dot: the technique "
+               "is on, in the setting at the head of its column. In brackets: how many times less than "
+               f"the baseline.{few}{below} {wording.how(runs)}")
+    return Exhibit(name, title, caption, runs, table=table, notes=wording.NOTES)

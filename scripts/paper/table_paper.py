@@ -16,10 +16,10 @@ def exhibits(collection):
             name = one.published.benchmark
             table.add(tables.Cell(name, "" if number else name), tables.text(quantity), *cells,
                       rule=number == 0)
-    caption = (f"The paper's figures are from the {published.SOURCE}; its tables were not available to "
-               f"us, nor were its settings: ours are our choice. Its convention: {published.CONVENTION}. "
-               "Quality is compared between trainings that differ in the techniques alone; that of a "
-               "shortened training is not comparable with the paper's. In CSV, memory is in bytes and "
-               "shares are fractions.")
-    return [Exhibit("paper_vs_ours", "The paper and ours", caption,
-                    [run for one in found for run in one.sources], table=table)]
+    caption = (f"The paper's figures are from the {published.SOURCE}. Its tables and settings were not "
+               "available to us; our settings are our choice. The quality of a "
+               "shortened training is not comparable with the paper's.")
+    notes = (f"The paper's convention: {published.CONVENTION}. Quality is compared between trainings that "
+             "differ in the techniques alone. In CSV, memory is in bytes and shares are fractions.")
+    return [Exhibit("paper_vs_ours", "What is known of the paper, beside ours", caption,
+                    [run for one in found for run in one.sources], table=table, notes=notes)]

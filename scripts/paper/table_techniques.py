@@ -33,7 +33,7 @@ def _overview(collection, model):
     for number, technique in enumerate(TECHNIQUES):
         if (technique,) in combinations:
             run = combinations[technique,]
-            rows.append((technique, spec_words.setting(run.spec), run, number == 0))
+            rows.append((technique, spec_words.techniques(run.spec)[technique], run, number == 0))
     rows.append(("all four", spec_words.setting(combinations[TECHNIQUES].spec),
                  combinations[TECHNIQUES], True))
     return rows
@@ -44,7 +44,7 @@ def _every_setting(collection, model):
     of = {"sparsity": collection.sparsities, "low precision": collection.precisions,
           "microbatching": collection.microbatches, "checkpointing": collection.plans}
     for technique in TECHNIQUES:
-        rows += [(technique, spec_words.setting(run.spec), run, number == 0)
+        rows += [(technique, spec_words.techniques(run.spec)[technique], run, number == 0)
                  for number, run in enumerate(of[technique](model))]
     return rows
 
@@ -55,13 +55,10 @@ def _exhibit(name, title, about, rows, baseline):
         tables.Column("technique", "technique", number=False),
         tables.Column("setting", "setting", number=False), *wording.memory_columns(),
         *wording.work_columns(baseline), tables.Column("made_by", "how", number=False)])
-    for technique, setting, run, rule in rows:
-        table.add(tables.text(technique), tables.text(setting), *wording.memory_cells(run, baseline),
+    for number, (technique, setting, run, rule) in enumerate(rows):
+        again = number > 0 and rows[number - 1][0] == technique
+        table.add(tables.Cell(technique, "" if again else technique), tables.text(setting), *wording.memory_cells(run, baseline, blanks=True),
                   *wording.work_cells(run, baseline), wording.made_by(run), rule=rule)
-    caption = (f"{about}{wording.workload(baseline)}. MB are 10^6 bytes, requested; in brackets, how many "
-               "times less than the baseline. A blank cell: no significant effect (less than 1 %). "
-               "Optimizer memory holds the gradients, as in the paper. The paper's total is model + "
-               "optimizer + activation, each at its own peak; the peak holds workspace, input, "
-               "transient values and buffers as well. Recomputed operations come on top of forward "
-               f"and backward, in % of them in brackets. {wording.how(runs)}")
-    return Exhibit(name, title, caption, runs, table=table)
+    caption = (f"{about}{wording.workload(baseline)}. In brackets: how many times less than the "
+               "baseline. A blank cell: no significant effect, less than 1 %. " + wording.how(runs))
+    return Exhibit(name, title, caption, runs, table=table, notes=wording.NOTES)

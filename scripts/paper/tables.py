@@ -51,7 +51,9 @@ def megabytes(count, beside=""):
 
 
 def times(ratio):
-    return f"{ratio:,.1f}×"
+    """As in "1.04×", "60.7×", "232×"."""
+    digits = 2 if ratio < 1.995 else 1 if ratio < 99.95 else 0
+    return f"{ratio:,.{digits}f}×"
 
 
 def ratio(value):
@@ -84,6 +86,8 @@ def markdown(exhibit):
              line(_markdown_text(_title(c)) for c in table.columns),
              "|" + "|".join("---:" if c.number else "---" for c in table.columns) + "|"]
     lines += [line(_markdown_text(_whole(cell)) for cell in row.cells) for row in table.rows]
+    if exhibit.notes:
+        lines += ["", _markdown_text(exhibit.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -123,16 +127,24 @@ def latex(exhibit):
         if row.rule:
             lines.append(r"    \midrule")
         lines.append(line(_latex_text(_whole(cell)) for cell in row.cells))
-    lines += [r"    \bottomrule", r"  \end{tabular}}", r"\end{table}"]
+    lines += [r"    \bottomrule", r"  \end{tabular}}"]
+    if exhibit.notes:
+        lines += ["", r"  \smallskip", f"  {{\\footnotesize {_latex_text(exhibit.notes)}}}"]
+    lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
 
 
 # --- HTML -----------------------------------------------------------------------------------------
 
+LONG = 24  # letters, from which on a cell breaks into lines
+
 def hypertext(exhibit):
     """The table alone; its title and caption are the page's."""
     lines = ["<table>", "<thead><tr>"]
     side = lambda column: ' class="number"' if column.number else ""
+    def kind(column, cell):
+        classes = ["number"] * column.number + ["long"] * (len(_whole(cell)) > LONG)
+        return f' class="{" ".join(classes)}"' if classes else ""
     for column in exhibit.table.columns:
         unit = f" <small>{html.escape(column.unit)}</small>" if column.unit else ""
         lines.append(f'<th scope="col"{side(column)}>{html.escape(column.title)}{unit}</th>')
@@ -140,8 +152,8 @@ def hypertext(exhibit):
     for row in exhibit.table.rows:
         lines.append('<tr class="rule">' if row.rule else "<tr>")
         for column, cell in zip(exhibit.table.columns, row.cells):
-            beside = f" <small>{html.escape(cell.beside)}</small>" if cell.text and cell.beside else ""
-            lines.append(f"<td{side(column)}>{html.escape(cell.text)}{beside}</td>")
+            beside = f" <small>({html.escape(cell.beside)})</small>" if cell.text and cell.beside else ""
+            lines.append(f"<td{kind(column, cell)}>{html.escape(cell.text)}{beside}</td>")
         lines.append("</tr>")
     lines.append("</tbody></table>")
     return "\n".join(lines) + "\n"

@@ -67,14 +67,23 @@ def percent(share):
     return f"{100 * share:.1f} %"
 
 
+NOTES = ("MB are million bytes, as requested from the memory manager. Optimizer memory holds the gradients, "
+         "as in the paper. The paper's total is model + optimizer + activation, each at its own peak. "
+         "Everything at the peak holds workspace, input, transient values and buffers as well. Operations: "
+         "of one training update, for each sample; a multiplication and an addition are two. Recomputed "
+         "ones come on top of forward and backward, in brackets in % of them. What \"on\" means for a "
+         "technique is our choice.")
+
+
 def memory_columns():
     """Bytes and their ratio to the baseline's, of the paper's components and of the peak."""
     return [*(tables.Column(key, title, "MB") for key, title in MEMORY),
             tables.Column("peak_total_bytes", "everything at the peak", "MB")]
 
 
-def memory_cells(run, baseline, blanks=True):
-    """For memory_columns(). With `blanks`, a cell is blank where the change from the baseline is none."""
+def memory_cells(run, baseline, blanks):
+    """For memory_columns(). Where the change from the baseline is none, there is no ratio; with
+    `blanks`, the cell is blank."""
     pairs = [(run.memory["paper"][key], baseline.memory["paper"][key]) for key, _ in MEMORY]
     cells = []
     for count, before in [*pairs, (run.peak, baseline.peak)]:
@@ -82,8 +91,9 @@ def memory_cells(run, baseline, blanks=True):
             cells.append(tables.megabytes(count))
         else:
             cell = tables.megabytes(count, tables.times(before / count))
-            none = blanks and abs(count / before - 1) < NO_EFFECT
-            cells.append(tables.blank(cell) if none else cell)
+            none = abs(count / before - 1) < NO_EFFECT
+            cells.append(cell if not none else
+                         tables.blank(cell) if blanks else tables.megabytes(count))
     return cells
 
 
@@ -95,7 +105,7 @@ def work_columns(run):
 
 
 def work_cells(run, baseline):
-    """For work_columns(): blank like memory_cells."""
+    """For work_columns(): blank where the change is none."""
     needed, before = operations(run), operations(baseline)
     again, share = run.result["flops"]["recompute"], extra_work(run)
     if needed is None:

@@ -1,0 +1,1 @@
+"""What a result file must fulfil, by subject; scripts/result_files.py puts it together."""
