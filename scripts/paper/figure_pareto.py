@@ -3,7 +3,7 @@
 from matplotlib import pyplot
 
 import spec_words
-from paper import headline, marks, published, quality, wording
+from paper import headline, labels, marks, published, quality, wording
 from paper.collection import setting, techniques
 from paper.exhibit import Exhibit, Missing, slug
 
@@ -47,7 +47,7 @@ def draw(model, points, waiting, baseline):
     """`waiting`: runs of which only memory is known, beside that of `baseline`."""
     paper = published.RESULTS.get(model)
     unit = paper.quality_unit if paper else "points"
-    figure, (axes, strip) = pyplot.subplots(2, figsize=(7.2, 5.0), height_ratios=[5, 1], sharex=True)
+    figure, (axes, strip) = pyplot.subplots(2, figsize=(7.2, 5.3), height_ratios=[4, 1], sharex=True)
     factors = [1, *([paper.memory_ratio] if paper else []), *(f for p in points for f in (p.paper, p.peak)),
                *(baseline.paper_total / run.paper_total for run in waiting),
                *(baseline.peak / run.peak for run in waiting)]
@@ -58,13 +58,13 @@ def draw(model, points, waiting, baseline):
     axes.axhline(0, color="black", linewidth=0.8)
     marks.quiet_grid(axes)
 
-    places, labels = [], []
+    places, texts = [], []
     if paper:
         star = (paper.memory_ratio, paper.quality_change)
         axes.plot(*star, "*", color="#D55E00", markeredgecolor="black", markersize=15,
                   label="the paper", zorder=4, linestyle="")
         places.append(star)
-        labels.append(f"the paper: {star[0]:g}×,\n{headline.signed(star[1], 'g')} {unit}")
+        texts.append(f"the paper: {star[0]:g}×,\n{headline.signed(star[1], 'g')} {unit}")
     front = _front(points)
     axes.plot(1, 0, "o", color="white", markeredgecolor="black", markersize=6,
               label="without techniques", linestyle="", zorder=3)
@@ -84,17 +84,19 @@ def draw(model, points, waiting, baseline):
                       label=f"everything at the peak{kind}")
     if not points:
         axes.text(0.5, 0.5, "quality against a baseline of the same data and recipe:\nnot measured yet",
-                  transform=axes.transAxes, ha="center", va="center", color=marks.GREY)
+                  transform=axes.transAxes, ha="center", va="center", color=marks.GREY,
+                  backgroundcolor="white")
     if paper:
         for each in (axes, strip):
             each.axvline(paper.memory_ratio, color="#D55E00", linestyle=":", linewidth=1, zorder=1)
     axes.set_ylabel(f"change in {paper.quality if paper else 'quality'} ({unit})")
+    axes.yaxis.set_major_locator(marks.few_round_ticks())
     axes.tick_params(axis="x", labelbottom=False)
     axes.set_title(title(model), loc="left")
     figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8)
     _strip(strip, waiting, baseline)
-    marks.place_labels(axes, [*places, *((p.paper, p.change) for p in points)],
-                       [*labels, *(p.label for p in points)], lines=[corners],
+    labels.place(axes, [*places, *((p.paper, p.change) for p in points)],
+                       [*texts, *(p.label for p in points)], lines=[corners],
                        others=[(p.peak, p.change) for p in points], radii=[9] * len(places))
     return figure
 
@@ -111,7 +113,7 @@ def _strip(axes, waiting, baseline):
     axes.set_xlabel("times less memory than without techniques (logarithmic)\n"
                     f"ticks: quality not measured yet ({len(waiting)} settings)")
     named = [(x, run.spec["preset"]) for x, run in zip(papers, waiting) if run.spec.get("preset")]
-    marks.place_labels(axes, [(x, 0.95) for x, _ in named],
+    labels.place(axes, [(x, 0.95) for x, _ in named],
                        [f"{name}, {marks.factor(x)}" for x, name in named], fontsize=7.5,
                        lines=[[(x, 0.55), (x, 0.95)] for x in papers])
 

@@ -7,7 +7,7 @@ from matplotlib import pyplot
 from matplotlib.lines import Line2D
 
 import spec_words
-from paper import marks, quality, wording
+from paper import labels, marks, quality, wording
 from paper.collection import setting
 from paper.exhibit import Exhibit, Missing, slug
 from spec_words import TECHNIQUES
@@ -44,7 +44,7 @@ def _panel(axes, name, points, waiting):
         colour, marker = marks.MARKERS.get(name, marks.SEVERAL) if point.panel else marks.NONE
         axes.vlines(point.peak, *point.range, color=marks.GREY, linewidth=1)
         axes.plot(point.peak, point.value, marker, color=colour, markersize=6,
-                  markeredgecolor=colour if point.shortened and point.panel else "black",
+                  markeredgecolor=colour if point.shortened else "black",
                   markerfacecolor="white" if point.shortened else colour)
     axes.plot([run.peak / 1e6 for run in waiting], [0.03] * len(waiting), "|", color="black",
               transform=axes.get_xaxis_transform(), markersize=7)
@@ -52,7 +52,7 @@ def _panel(axes, name, points, waiting):
     marks.quiet_grid(axes)
     if not any(point.panel for point in here):
         axes.text(0.5, 0.5, "not measured yet", transform=axes.transAxes, ha="center", va="center",
-                  color=marks.GREY)
+                  color=marks.GREY, backgroundcolor="white")
     return here
 
 
@@ -77,7 +77,7 @@ def draw(runs, waiting):
     _legend(grid.flat[-1], points)
     grid.flat[2].tick_params(labelbottom=True)
     for axes, here in labelled:
-        marks.place_labels(axes, [(p.peak, p.value) for p in here], [p.label for p in here], fontsize=7)
+        labels.place(axes, [(p.peak, p.value) for p in here], [p.label for p in here], fontsize=7)
     return figure
 
 
@@ -85,7 +85,7 @@ def _legend(axes, points):
     axes.set_axis_off()
     marker = lambda face, label, shape="o": Line2D([], [], linestyle="", marker=shape, color="black",
                                                    markerfacecolor=face, markersize=6, label=label)
-    handles = [marker("black", "filled: whole recipe"), marker("white", "hollow: shortened, or\nno technique"),
+    handles = [marker("black", "filled: whole recipe"), marker("white", "hollow: shortened"),
                Line2D([], [], color=marks.GREY, linewidth=1, label="range over seeds"),
                marker("black", "memory known, quality\nnot measured yet", "|")]
     axes.legend(handles=handles, loc="center left", frameon=False, fontsize=7.5)

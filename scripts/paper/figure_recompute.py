@@ -3,7 +3,7 @@
 from matplotlib import pyplot
 
 import spec_words
-from paper import marks, wording
+from paper import labels, marks, wording
 from paper.exhibit import Exhibit, Missing, slug
 
 
@@ -51,7 +51,7 @@ def draw(runs):
     marks.quiet_grid(axes)
     axes.legend(loc="upper right", frameon=False, fontsize=8)
     corners = [p for (x0, y0), (x1, y1) in zip(steps, steps[1:]) for p in ((x0, y0), (x1, y0))]
-    marks.place_labels(axes, [p[:2] for p in points],
+    labels.place(axes, [p[:2] for p in points],
                        [marks.wrapped(" = ".join(named[p]), 26) for p in points],
                        lines=[[*corners, steps[-1]]], others=[(x, peak) for x, _, peak in points])
     return figure

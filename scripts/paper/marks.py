@@ -1,4 +1,4 @@
-"""What several figures draw alike: names of settings, axes in round numbers, labels that do not overlap."""
+"""What several figures draw alike: names and markers of settings, numbers, axes in round numbers."""
 
 import math
 import re
@@ -9,7 +9,6 @@ from matplotlib import patheffects
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-from matplotlib.transforms import Bbox
 
 import spec_words
 from paper import style
@@ -18,7 +17,7 @@ from spec_words import TECHNIQUES
 # A colour of Okabe and Ito and a marker for each of the four techniques, and for several at once.
 MARKERS = dict(zip(TECHNIQUES, [("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"),
                                 ("#CC79A7", "D")]))
-NONE, SEVERAL = ("white", "o"), ("#E69F00", "P")
+NONE, SEVERAL = ("black", "X"), ("#E69F00", "P")
 GREY = "#767676"
 LIGHT = "#dddddd"
 
@@ -116,82 +115,3 @@ def wrapped(text, width):
     while width > 1 and len(textwrap.wrap(text, width - 1, break_long_words=False)) == len(lines):
         width -= 1
     return "\n".join(textwrap.wrap(text, width, break_long_words=len(lines) > 1))
-
-
-def _overlap(a, b):
-    width = min(a.x1, b.x1) - max(a.x0, b.x0)
-    height = min(a.y1, b.y1) - max(a.y0, b.y0)
-    return width * height if width > 0 and height > 0 else 0.0
-
-
-def _gap(box, x, y):
-    return math.hypot(x - min(max(x, box.x0), box.x1), y - min(max(y, box.y0), box.y1))
-
-
-def _dots_on(x0, y0, x1, y1, every=4.0):
-    steps = max(1, int(math.hypot(x1 - x0, y1 - y0) / every))
-    return [(x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps) for i in range(steps + 1)]
-
-
-def place_labels(axes, points, texts, lines=(), others=(), fontsize=8, radii=()):
-    """Writes each text beside its point so that no two overlap, with a thin line where it had to
-    move away. In the order given, so the important ones come first.
-
-    `lines`: polylines of data points, and `others`: single data points, that texts keep clear of;
-    `radii`: of the first points' markers, in points of text. Lays the figure out for good: call it
-    last.
-    """
-    figure = axes.figure
-    figure.canvas.draw()
-    figure.set_layout_engine("none")
-    renderer = figure.canvas.get_renderer()
-    pixel = figure.dpi / 72  # of a point
-    to_pixels = axes.transData.transform
-    places = [to_pixels(p) for p in points]
-    radii = [pixel * radius for radius in [*radii, *[4] * (len(points) + len(others) - len(radii))]]
-    obstacles = [Bbox.from_bounds(x - r, y - r, 2 * r, 2 * r)
-                 for (x, y), r in zip([*places, *(to_pixels(p) for p in others)], radii)]
-    for line in lines:
-        ends = [to_pixels(p) for p in line]
-        for (x0, y0), (x1, y1) in zip(ends, ends[1:]):
-            obstacles += [Bbox.from_bounds(x - 1, y - 1, 2, 2) for x, y in _dots_on(x0, y0, x1, y1)]
-    frame = axes.get_window_extent(renderer)
-    written, leaders = [], []
-    for (x, y), text, point, marker in zip(places, texts, points, radii):
-        label = axes.annotate(text, point, xytext=(0, 0), textcoords="offset points",
-                              ha="center", va="center", fontsize=fontsize, linespacing=1.0)
-        label.set_in_layout(False)
-        size = label.get_window_extent(renderer)
-        best = None
-        for distance in (0, 5, 11, 18, 26, 36, 48, 62, 80):
-            for angle in (0, 90, 270, 180, 45, 315, 135, 225, 20, 340, 70, 110, 160, 200, 250, 290):
-                dx, dy = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-                reach = marker + 2 * pixel + distance * pixel
-                cx = x + dx * (reach + size.width / 2)
-                cy = y + dy * (reach + size.height / 2)
-                box = Bbox.from_bounds(cx - size.width / 2, cy - size.height / 2,
-                                       size.width, size.height).padded(1.0 * pixel)
-                outside = box.width * box.height - _overlap(box, frame)
-                cost = distance + 50 * outside + sum(_overlap(box, other) for other in obstacles)
-                cost += 100 * sum(_overlap(box, other) for other in written)
-                near = _gap(box, x, y) + 2 * pixel  # nearer to another point is misleading
-                cost += 15 * sum(_gap(box, *other) < near for other in places if (*other,) != (x, y))
-                cost += 20 * sum(box.contains(*dot) for line in leaders for dot in line)
-                leader = []
-                if distance:
-                    leader = _dots_on(x, y, min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))
-                    cost += 20 * sum(other.contains(*dot) for other in written for dot in leader)
-                    cost += 20 * sum(other.contains(*dot) for other in obstacles
-                                    for dot in leader if math.hypot(dot[0] - x, dot[1] - y) > 2 * marker)
-                if best is None or cost < best[0] - 1e-6:
-                    best = cost, cx, cy, box, leader
-        _, cx, cy, box, leader = best
-        label.set_position(((cx - x) / pixel, (cy - y) / pixel))
-        if leader:
-            end = leader[-1]
-            inverse = axes.transData.inverted().transform
-            axes.plot(*zip(point, inverse(end)), color=GREY, linewidth=0.5, zorder=1.5,
-                      solid_capstyle="butt")
-            leaders.append(leader)
-        written.append(box)
-    return written
