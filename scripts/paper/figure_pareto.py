@@ -46,62 +46,79 @@ def _front(points):
 def draw(model, points, waiting, baseline):
     """`waiting`: runs of which only memory is known, beside that of `baseline`."""
     paper = published.RESULTS.get(model)
-    unit = paper.quality_unit if paper else "points"
-    figure, (axes, strip) = pyplot.subplots(2, figsize=(7.2, 5.3), height_ratios=[4, 1], sharex=True)
-    factors = [1, *([paper.memory_ratio] if paper else []), *(f for p in points for f in (p.paper, p.peak)),
+    figure, panels = pyplot.subplots(2 if waiting else 1, figsize=(7.2, 5.3 if waiting else 4.4),
+                                     height_ratios=[4, 1] if waiting else None, sharex=True,
+                                     squeeze=False)
+    axes = panels[0, 0]
+    factors = [1, *(f for p in points for f in (p.paper, p.peak)),
                *(baseline.paper_total / run.paper_total for run in waiting),
                *(baseline.peak / run.peak for run in waiting)]
-    changes = [0, *([paper.quality_change] if paper else []), *(p.change for p in points)]
+    changes = [0, *(p.change for p in points)]
+    if paper:
+        factors.append(paper.memory_ratio)
+        changes.append(paper.quality_change)
     room = max(0.15, 0.18 * (max(changes) - min(changes)))
     axes.set_ylim(min(changes) - room, max(changes) + room)
     marks.round_log_ticks(axes.xaxis, min(factors), max(factors) * 1.3)
+    axes.yaxis.set_major_locator(marks.few_round_ticks())
     axes.axhline(0, color="black", linewidth=0.8)
     marks.quiet_grid(axes)
+    unit = f" ({paper.quality_unit})" if paper and paper.quality_unit != paper.quality else ""
+    axes.set_ylabel(f"change in {paper.quality if paper else 'quality'}{unit}")
+    axes.set_title(title(model), loc="left")
+    panels[-1, 0].set_xlabel("times less memory than without techniques (logarithmic)" + (
+        f"\nticks: quality not measured yet ({len(waiting)} settings)" if waiting else ""))
 
-    places, texts = [], []
+    drawn = [[(min(factors), 0), (max(factors), 0)]]  # what labels keep clear of
+    important = []  # the first points to get a label
     if paper:
-        star = (paper.memory_ratio, paper.quality_change)
-        axes.plot(*star, "*", color="#D55E00", markeredgecolor="black", markersize=15,
+        important.append(((paper.memory_ratio, paper.quality_change),
+                          f"the paper: {paper.memory_ratio:g}×,\n"
+                          f"{headline.signed(paper.quality_change, 'g')} {paper.quality_unit}"))
+        axes.plot(*important[0][0], "*", color="#D55E00", markeredgecolor="black", markersize=15,
                   label="the paper", zorder=4, linestyle="")
-        places.append(star)
-        texts.append(f"the paper: {star[0]:g}×,\n{headline.signed(star[1], 'g')} {unit}")
+        for each in panels.flat:
+            each.axvline(paper.memory_ratio, color="#D55E00", linestyle=":", linewidth=1, zorder=1)
+        drawn.append([(paper.memory_ratio, y) for y in axes.get_ylim()])
+    drawn.append(_draw_points(axes, points))
+    if waiting:
+        axes.tick_params(axis="x", labelbottom=False)
+    figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8)
+    if waiting:
+        _draw_strip(panels[1, 0], waiting, baseline)
+    important += [((p.paper, p.change), p.label) for p in points]
+    labels.place(axes, [place for place, _ in important], [text for _, text in important], lines=drawn,
+                 others=[(p.peak, p.change) for p in points], radii=[9] if paper else [])
+    return figure
+
+
+def _draw_points(axes, points):
+    """Returns the corners of the front's line."""
     front = _front(points)
-    axes.plot(1, 0, "o", color="white", markeredgecolor="black", markersize=6,
-              label="without techniques", linestyle="", zorder=3)
     corners = [c for (x0, y0), (x1, y1) in zip(front, front[1:]) for c in ((x0, y0), (x0, y1), (x1, y1))]
-    if points:
-        axes.plot(*zip(*corners or front), color="#0072B2", linewidth=1, label="best so far")
-    for kind, keep in [("", lambda p: not p.shortening), (" (shortened training)", lambda p: p.shortening)]:
-        kept = [p for p in points if keep(p)]
-        if kept:
-            axes.hlines([p.change for p in kept], [p.peak for p in kept], [p.paper for p in kept],
-                        color=marks.GREY, linewidth=0.7)
-            axes.plot([p.paper for p in kept], [p.change for p in kept], "o", color="#0072B2",
-                      markerfacecolor="white" if kind else "#0072B2", markersize=6,
-                      label=f"in the paper's convention{kind}")
-            axes.plot([p.peak for p in kept], [p.change for p in kept], "s", color="black",
-                      markerfacecolor="white" if kind else "black", markersize=4,
-                      label=f"everything at the peak{kind}")
+    axes.plot(1, 0, "X", color="black", markersize=7, label="without techniques", linestyle="", zorder=3)
     if not points:
         axes.text(0.5, 0.5, "quality against a baseline of the same data and recipe:\nnot measured yet",
                   transform=axes.transAxes, ha="center", va="center", color=marks.GREY,
                   backgroundcolor="white")
-    if paper:
-        for each in (axes, strip):
-            each.axvline(paper.memory_ratio, color="#D55E00", linestyle=":", linewidth=1, zorder=1)
-    axes.set_ylabel(f"change in {paper.quality if paper else 'quality'} ({unit})")
-    axes.yaxis.set_major_locator(marks.few_round_ticks())
-    axes.tick_params(axis="x", labelbottom=False)
-    axes.set_title(title(model), loc="left")
-    figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8)
-    _strip(strip, waiting, baseline)
-    labels.place(axes, [*places, *((p.paper, p.change) for p in points)],
-                       [*texts, *(p.label for p in points)], lines=[corners],
-                       others=[(p.peak, p.change) for p in points], radii=[9] * len(places))
-    return figure
+        return front
+    if corners:
+        axes.plot(*zip(*corners), color="#0072B2", linewidth=1, label="best so far")
+    for words, kept in [("", [p for p in points if not p.shortening]),
+                        (" (shortened training)", [p for p in points if p.shortening])]:
+        changes = [p.change for p in kept]
+        axes.hlines(changes, [p.peak for p in kept], [p.paper for p in kept], color=marks.GREY,
+                    linewidth=0.7)
+        for name, colour, shape, values in [
+                ("in the paper's convention", "#0072B2", "o", [p.paper for p in kept]),
+                ("everything at the peak", "black", "s", [p.peak for p in kept])]:
+            if kept:
+                axes.plot(values, changes, shape, color=colour, markersize=6 if shape == "o" else 4,
+                          markerfacecolor="white" if words else colour, label=name + words)
+    return corners or front
 
 
-def _strip(axes, waiting, baseline):
+def _draw_strip(axes, waiting, baseline):
     """Ticks at the factors of settings that are not trained yet; presets have their names."""
     papers = [baseline.paper_total / run.paper_total for run in waiting]
     peaks = [baseline.peak / run.peak for run in waiting]
@@ -110,12 +127,10 @@ def _strip(axes, waiting, baseline):
     axes.set_ylim(0, 1.7)
     axes.set_yticks([0.75, 0.25], ["paper's\nconvention", "everything\nat the peak"], fontsize=7)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("times less memory than without techniques (logarithmic)\n"
-                    f"ticks: quality not measured yet ({len(waiting)} settings)")
     named = [(x, run.spec["preset"]) for x, run in zip(papers, waiting) if run.spec.get("preset")]
     labels.place(axes, [(x, 0.95) for x, _ in named],
-                       [f"{name}, {marks.factor(x)}" for x, name in named], fontsize=7.5,
-                       lines=[[(x, 0.55), (x, 0.95)] for x in papers])
+                 [f"{name}, {marks.factor(x)}" for x, name in named], fontsize=7.5,
+                 lines=[[(x, 0.55), (x, 0.95)] for x in papers])
 
 
 def title(model):

@@ -80,7 +80,7 @@ def draw(runs):
     handles = marks.category_handles(used)
     if len(runs) > 1:
         line, = panels[0][0].step(_progress(runs[1]), _totals(runs[1]), where="post", color="#F0E442",
-                                  linewidth=1.6, label=f"{marks.label(runs[1].spec)}, on the left")
+                                  linewidth=1, label=f"{marks.label(runs[1].spec)}, on the left")
         line.set_path_effects(marks.outlined())
         handles.append(line)
     handles += [Patch(facecolor=PHASES.get(phase, OTHER_PHASE), edgecolor="black", linewidth=0.5,

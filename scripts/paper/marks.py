@@ -93,7 +93,7 @@ def few_round_ticks(integer=False):
 
 def outlined():
     """For a thin bright line that crosses areas of any colour."""
-    return [patheffects.Stroke(linewidth=3, foreground="black"), patheffects.Normal()]
+    return [patheffects.Stroke(linewidth=2.4, foreground="black"), patheffects.Normal()]
 
 
 def quiet_grid(axes, which="both"):
@@ -109,8 +109,8 @@ def category_handles(used, styles=None):
 
 
 def wrapped(text, width):
-    """In lines of about the same length, at most `width`; a number stays with the word before it."""
-    text = re.sub(r"(?: of)? (?=\d)", lambda found: found[0].replace(" ", "\u00a0"), text)
+    """In lines of about the same length, at most `width`; numbers stay with the words around them."""
+    text = re.sub(r"(?: of)? (?=\d)|(?<=\d) (?=[a-z])", lambda found: found[0].replace(" ", "\u00a0"), text)
     lines = textwrap.wrap(text, width)
     while width > 1 and len(textwrap.wrap(text, width - 1, break_long_words=False)) == len(lines):
         width -= 1
