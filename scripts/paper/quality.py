@@ -61,9 +61,9 @@ def of(collection, run, data):
         if training.spec["data"] != data or value(training.result) is None:
             continue
         if setting(training.spec) == setting(run.spec):
-            courses[_course(training)][0].append(training)
+            courses[course(training)][0].append(training)
         if not techniques(training.spec):
-            courses[_course(training)][1].append(training)
+            courses[course(training)][1].append(training)
     found = [(ours, baselines) for _, (ours, baselines) in sorted(courses.items()) if ours]
     if not found:
         return None
@@ -74,6 +74,6 @@ def of(collection, run, data):
     return Quality(average(ours), average(baselines), shortening(ours[0].result), sources)
 
 
-def _course(training):
+def course(training):
     return json.dumps([training.result["environment"]["data_sha256"],
                        *(training.spec.get(key) or None for key in COURSE)], sort_keys=True)
