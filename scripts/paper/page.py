@@ -63,12 +63,12 @@ table { border-collapse: collapse; font-size: 0.84rem; line-height: 1.35; min-wi
   font-variant-numeric: tabular-nums; border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink); }
 th { font-weight: 600; vertical-align: bottom; border-bottom: 1px solid var(--ink); text-align: left; }
 th small { display: block; }
-th, td { padding: 0.3rem 0.8rem 0.3rem 0; }
+th, td { padding: 0.3rem 0.7rem 0.3rem 0; }
 th:last-child, td:last-child { padding-right: 0.2rem; }
 td { vertical-align: baseline; }
 td.number, th.number { text-align: right; }
 td { white-space: nowrap; }
-td.long { white-space: normal; min-width: 11rem; }
+td.long { white-space: normal; min-width: 8.5rem; overflow-wrap: break-word; }
 tbody tr:hover { background: var(--mark); }
 tr.rule td { border-top: 1px solid var(--strong-line); }
 .links { font-size: 0.86rem; display: inline; margin-right: 1rem; }

@@ -27,7 +27,7 @@ def _exhibit(name, title, combinations, presets, baseline):
         *(tables.Column(technique.replace(" ", "_"), technique, on[technique], number=False)
           for technique in TECHNIQUES), *wording.memory_columns(),
         tables.Column("recompute_share", "recomputed", "% of the rest"),
-        tables.Column("made_by", "how", number=False)])
+        wording.made_by_column(runs)])
     for run in runs:
         words = spec_words.techniques(run.spec)
         dot = lambda technique: "" if technique not in words else \

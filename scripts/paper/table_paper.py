@@ -1,25 +1,26 @@
 """The paper's known figures beside ours."""
 
 from paper import headline, published, tables
-from paper.exhibit import Exhibit
+from paper.exhibit import Exhibit, slug
 
 
 def exhibits(collection):
-    found = headline.headlines(collection)
-    labels = [ours.label for ours in found[0].ours]
+    return [_exhibit(model, one) for model, one in
+            zip(published.RESULTS, headline.headlines(collection))]
+
+
+def _exhibit(model, one):
+    benchmark = one.published.benchmark
     table = tables.Table([
-        tables.Column("benchmark", "benchmark", number=False),
+        tables.Column("benchmark", "benchmark", shown=False),
         tables.Column("quantity", "quantity", number=False), tables.Column("paper", "paper"),
-        *(tables.Column("ours_" + label.replace(" ", "_"), f"ours, {label}") for label in labels)])
-    for one in found:
-        for number, (quantity, cells) in enumerate(headline.rows(one)):
-            name = one.published.benchmark
-            table.add(tables.Cell(name, "" if number else name), tables.text(quantity), *cells,
-                      rule=number == 0)
+        *(tables.Column(f"ours_{slug(ours.label)}", f"ours, {ours.label}") for ours in one.ours)])
+    for quantity, cells in headline.rows(one):
+        table.add(tables.text(benchmark), tables.text(quantity), *cells)
     caption = (f"The paper's figures are from the {published.SOURCE}. Its tables and settings were not "
-               "available to us; our settings are our choice. The quality of a "
-               "shortened training is not comparable with the paper's.")
+               "available to us; our settings are our choice. The quality of a shortened training is not "
+               "comparable with the paper's.")
     notes = (f"The paper's convention: {published.CONVENTION}. Quality is compared between trainings that "
              "differ in the techniques alone. In CSV, memory is in bytes and shares are fractions.")
-    return [Exhibit("paper_vs_ours", "What is known of the paper, beside ours", caption,
-                    [run for one in found for run in one.sources], table=table, notes=notes)]
+    return Exhibit(f"paper_vs_ours_{slug(model)}", f"What is known of the paper, beside ours: {benchmark}",
+                   caption, one.sources, table=table, notes=notes)

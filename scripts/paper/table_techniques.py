@@ -54,7 +54,7 @@ def _exhibit(name, title, about, rows, baseline):
     table = tables.Table([
         tables.Column("technique", "technique", number=False),
         tables.Column("setting", "setting", number=False), *wording.memory_columns(),
-        *wording.work_columns(baseline), tables.Column("made_by", "how", number=False)])
+        *wording.work_columns(baseline), wording.made_by_column(runs)])
     for number, (technique, setting, run, rule) in enumerate(rows):
         again = number > 0 and rows[number - 1][0] == technique
         table.add(tables.Cell(technique, "" if again else technique), tables.text(setting), *wording.memory_cells(run, baseline, blanks=True),

@@ -38,7 +38,7 @@ def _exhibit(name, title, steps):
                   tables.Cell(speed(run), f"{speed(run):,.0f}"),
                   tables.Cell(None, "") if baseline is None else
                   tables.Cell(round(speed(run) / baseline, 4), f"{speed(run) / baseline:.2f}"),
-                  tables.Cell(middle, "" if middle is None else f"{middle:.3g}"), _quartiles(seconds),
+                  tables.Cell(middle, "" if middle is None else tables.significant(middle)), _quartiles(seconds),
                   tables.Cell(len(seconds), str(len(seconds) or "")), tables.megabytes(run.peak))
     machines = "; ".join(sorted({wording.machine(run) for run in steps}))
     caption = (f"Training steps of {wording.workload(steps[0])}, fastest first, measured on {machines}. "
@@ -51,4 +51,4 @@ def _quartiles(seconds):
     if len(seconds) < 4:
         return tables.Cell(None, "")
     low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return tables.text(f"{low:.3g}–{high:.3g}")
+    return tables.text(f"{tables.significant(low)}–{tables.significant(high)}")

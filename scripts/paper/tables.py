@@ -7,6 +7,7 @@ forms leave a cell blank or round it.
 import csv
 import html
 import io
+import math
 import re
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ class Column:
     title: str
     unit: str = ""
     number: bool = True  # aligned right
+    shown: bool = True  # elsewhere than in CSV
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,12 @@ def megabytes(count, beside=""):
     return Cell(count, f"{count / 1e6:,.2f}", beside)
 
 
+def significant(number):
+    """Three significant digits, as in "1.70", "0.0213", "1,204"."""
+    digits = 2 - math.floor(math.log10(abs(number))) if number else 0
+    return f"{number:,.{max(0, digits)}f}"
+
+
 def times(ratio):
     """As in "1.04×", "60.7×", "232×"."""
     digits = 2 if ratio < 1.995 else 1 if ratio < 99.95 else 0
@@ -63,6 +71,13 @@ def ratio(value):
 def blank(cell):
     """The same, shown only in CSV."""
     return Cell(cell.raw, "")
+
+
+def _shown(exhibit):
+    """What people see: the columns, and for each row (the row, [(column, cell)])."""
+    columns = exhibit.table.columns
+    return [c for c in columns if c.shown], [
+        (row, [(c, cell) for c, cell in zip(columns, row.cells) if c.shown]) for row in exhibit.table.rows]
 
 
 def _whole(cell):
@@ -80,12 +95,12 @@ def _markdown_text(words):
 
 
 def markdown(exhibit):
-    table = exhibit.table
+    columns, rows = _shown(exhibit)
     line = lambda cells: "| " + " | ".join(cells) + " |"
     lines = [f"# {_markdown_text(exhibit.title)}", "", _markdown_text(exhibit.caption), "",
-             line(_markdown_text(_title(c)) for c in table.columns),
-             "|" + "|".join("---:" if c.number else "---" for c in table.columns) + "|"]
-    lines += [line(_markdown_text(_whole(cell)) for cell in row.cells) for row in table.rows]
+             line(_markdown_text(_title(c)) for c in columns),
+             "|" + "|".join("---:" if c.number else "---" for c in columns) + "|"]
+    lines += [line(_markdown_text(_whole(cell)) for _, cell in cells) for _, cells in rows]
     if exhibit.notes:
         lines += ["", _markdown_text(exhibit.notes)]
     return "\n".join(lines) + "\n"
@@ -115,18 +130,18 @@ def _latex_text(words):
 
 
 def latex(exhibit):
-    table = exhibit.table
+    columns, rows = _shown(exhibit)
     line = lambda cells: "    " + " & ".join(cells) + r" \\"
-    lines = ["% \\usepackage{booktabs}, and [T1]{fontenc} for quotes; \\usepackage{graphicx} for the width.",
+    lines = ["% needs the packages booktabs and graphicx, and fontenc with T1",
              r"\begin{table}", r"  \centering", f"  \\caption{{{_latex_text(exhibit.title)}. "
              f"{_latex_text(exhibit.caption)}}}", f"  \\label{{tab:{exhibit.name}}}",
              r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-             "  \\begin{tabular}{" + "".join("r" if c.number else "l" for c in table.columns) + "}",
-             r"    \toprule", line(_latex_text(_title(c)) for c in table.columns), r"    \midrule"]
-    for row in table.rows:
+             "  \\begin{tabular}{" + "".join("r" if c.number else "l" for c in columns) + "}",
+             r"    \toprule", line(_latex_text(_title(c)) for c in columns), r"    \midrule"]
+    for row, cells in rows:
         if row.rule:
             lines.append(r"    \midrule")
-        lines.append(line(_latex_text(_whole(cell)) for cell in row.cells))
+        lines.append(line(_latex_text(_whole(cell)) for _, cell in cells))
     lines += [r"    \bottomrule", r"  \end{tabular}}"]
     if exhibit.notes:
         lines += ["", r"  \smallskip", f"  {{\\footnotesize {_latex_text(exhibit.notes)}}}"]
@@ -136,24 +151,32 @@ def latex(exhibit):
 
 # --- HTML -----------------------------------------------------------------------------------------
 
-LONG = 24  # letters, from which on a cell breaks into lines
+LONG = 17  # letters, from which on a cell breaks into lines
 
 def hypertext(exhibit):
     """The table alone; its title and caption are the page's."""
+    columns, rows = _shown(exhibit)
     lines = ["<table>", "<thead><tr>"]
-    side = lambda column: ' class="number"' if column.number else ""
-    def kind(column, cell):
-        classes = ["number"] * column.number + ["long"] * (len(_whole(cell)) > LONG)
-        return f' class="{" ".join(classes)}"' if classes else ""
-    for column in exhibit.table.columns:
+    for column in columns:
         unit = f" <small>{html.escape(column.unit)}</small>" if column.unit else ""
-        lines.append(f'<th scope="col"{side(column)}>{html.escape(column.title)}{unit}</th>')
+        lines.append(f'<th scope="col"{_classes(number=column.number)}>{html.escape(column.title)}{unit}</th>')
     lines.append("</tr></thead>\n<tbody>")
-    for row in exhibit.table.rows:
+    for row, cells in rows:
         lines.append('<tr class="rule">' if row.rule else "<tr>")
-        for column, cell in zip(exhibit.table.columns, row.cells):
+        for column, cell in cells:
             beside = f" <small>({html.escape(cell.beside)})</small>" if cell.text and cell.beside else ""
-            lines.append(f"<td{kind(column, cell)}>{html.escape(cell.text)}{beside}</td>")
+            classes = _classes(number=column.number, long=len(_whole(cell)) > LONG)
+            lines.append(f"<td{classes}>{_breakable(cell.text)}{beside}</td>")
         lines.append("</tr>")
     lines.append("</tbody></table>")
     return "\n".join(lines) + "\n"
+
+
+def _breakable(words):
+    """Escaped; a line may end after a slash."""
+    return html.escape(words).replace("/", "/<wbr>")
+
+
+def _classes(**classes):
+    names = " ".join(name for name, is_on in classes.items() if is_on)
+    return f' class="{names}"' if names else ""

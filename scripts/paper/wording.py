@@ -120,6 +120,12 @@ def work_cells(run, baseline):
     return [first, tables.blank(second) if share < NO_EFFECT else second]
 
 
+def made_by_column(runs):
+    """Shown where runs differ in it; else the caption says it."""
+    return tables.Column("made_by", "how", number=False,
+                         shown=len({run.result["command"] for run in runs}) > 1)
+
+
 def made_by(run):
     return tables.text({"predict": "predicted", "measure": "measured"}[run.result["command"]])
 
