@@ -80,8 +80,8 @@ def _caption(runs, left_out, key):
     ends = [points_of(run, key, factor)[-1][1] for run in runs]
     best = min(ends) if key == "perplexity" else max(ends)
     one = len(runs) == 1
-    words = ("One training" if one else f"{len(runs)} trainings, a line each") + (
-        "; the lower panel has the mean training loss of each epoch. "
+    words = ("The line is" if one else f"Each of the {len(runs)} lines is") + (
+        " a training; the lower panel has the mean training loss of each epoch. "
         f"{'It' if one else 'The best'} ends at {best:.2f}{unit}.")
     if shortened:
         words += " Shortened trainings are not comparable with published figures."

@@ -93,7 +93,7 @@ def place(axes, points, texts, lines=(), others=(), fontsize=8, radii=()):
         return
     figure = axes.figure
     if not isinstance(figure.get_layout_engine(), PlaceHolderLayoutEngine):
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         figure.set_layout_engine("none")
     renderer, pixel = figure.canvas.get_renderer(), figure.dpi / 72
     to_pixels = lambda dots: axes.transData.transform(np.reshape(dots, (-1, 2)).astype(float))
