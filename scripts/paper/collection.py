@@ -235,8 +235,9 @@ def load(folders, main=None):
             else:
                 runs.append(Run(path, result, machine))
     if not runs:
+        faults = f" The first fault: {complaints[0]}" if complaints else ""
         raise ValueError("there are no results in " + ", ".join(f"'{f}'" for f in folders) +
-                         " to show; build/memfloor suite run --quick makes some.")
+                         f" to show; build/memfloor suite run --quick makes some.{faults}")
     return Collection(runs, _main_folder(runs, main)), complaints
 
 

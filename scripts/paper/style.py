@@ -33,7 +33,7 @@ LINES = [("#0072B2", "-", "o"), ("#D55E00", "--", "s"), ("#009E73", "-.", "^"),
 SETTINGS = {
     "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
     "hatch.linewidth": 0.6, "pdf.fonttype": 42, "svg.hashsalt": "memfloor", "savefig.dpi": 200,
-    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.use": True, "text.parse_math": False,  # texts of results hold $ as well
 }
 
 
