@@ -266,8 +266,8 @@ class PaperFiguresTest(unittest.TestCase):
         one = self.draw([*memory, training(memory[0], 0.945), training(memory[0], 0.947, seed=2), lean],
                         ["pareto"])[0]
         ratio = marks.factor(memory[0].paper_total / memory[15].paper_total)
-        self.assertIn(f"(paper-best) needs {ratio} less in the paper's convention and changes test accuracy "
-                      "by −0.60", one.caption)
+        self.assertIn(f"paper-best: {ratio} less memory in the paper's convention, and a change of test "
+                      "accuracy by −0.60.", one.caption)
         self.assertIn("(14 settings)", words_of(one))
 
     def test_quality_says_what_is_not_measured(self):
