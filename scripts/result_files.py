@@ -1,11 +1,12 @@
 """Result files: finding, reading and checking them. The checks stand in result_checks/."""
 
 from result_checks import across, form, places, quality, sums
-from result_checks.quality import is_shortened
+from result_checks.quality import FULL_UPDATES, is_shortened
 from result_checks.reading import MACHINE, committed, found_in, read
 from result_checks.sums import CATEGORIES
 
-__all__ = ["CATEGORIES", "committed", "faults", "faults_of_all", "found_in", "is_shortened", "read"]
+__all__ = ["CATEGORIES", "FULL_UPDATES", "committed", "faults", "faults_of_all", "found_in",
+           "is_shortened", "read"]
 
 
 def _faults_of_figures(result):

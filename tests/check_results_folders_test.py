@@ -1,7 +1,6 @@
 """The checker of results on a machine's folder: accepts a good one, and says of every spoilt copy
 exactly what is wrong, where, and what to do."""
 
-import copy
 import json
 import os
 import subprocess
@@ -22,6 +21,8 @@ except ModuleNotFoundError as error:
 from result_samples import SPLIT, TOTAL, folder_of_a_machine, training, untrained
 
 AGAIN = "run the case again."
+EVERYTHING = list(folder_of_a_machine())
+PREDICTION = ["predict/baseline.json"]
 
 
 def put(content, path, value):
@@ -62,9 +63,12 @@ class Folders(unittest.TestCase):
             return [(str(path.relative_to(self.folder)), sentence.replace(f"{self.folder}/", ""))
                     for path, sentence in found]
 
-    def assert_faults(self, changes, *expected):
-        """Changes are of put(); a name without a place replaces the file; None deletes it."""
-        content = copy.deepcopy(folder_of_a_machine())
+    def assert_faults(self, changes, *expected, beside=()):
+        """Of the files that are changed, those beside them and machine.json. Changes are of put();
+        a name without a place replaces the file; None deletes it."""
+        names = {path.partition(":")[0] for path in changes}
+        content = {name: value for name, value in folder_of_a_machine().items()
+                   if name in {"machine.json", *names, *beside}}
         for path, value in changes.items():
             if ":" in path:
                 put(content, path, value)
@@ -76,7 +80,7 @@ class Folders(unittest.TestCase):
             self.assertEqual(self.faults(content), list(expected))
 
     def test_a_good_folder_has_no_fault(self):
-        self.assert_faults({})
+        self.assert_faults({}, beside=EVERYTHING)
 
     def test_any_text_in_labels(self):
         strange = "«Übung» \"so\" \\ 漢字\n{}"
@@ -121,6 +125,29 @@ class Folders(unittest.TestCase):
             "train/paper.json", f"memory.at_peak sums to {TOTAL - 1}, but peak_total_bytes is "
             f"{TOTAL}; {AGAIN}"))
 
+    def test_bytes_that_do_not_add_up(self):
+        name = "train/paper.json"
+        self.assert_faults({f"{name}:memory.paper.model_bytes": 5870441,
+                            f"{name}:memory.paper.total_bytes": 399018585}, (
+            name, "memory.paper.model_bytes is 5870441, but the category peaks of weight and "
+            f"sparse_index make 5870440; {AGAIN}"))
+        self.assert_faults({f"{name}:memory.paper.total_bytes": 399018585}, (
+            name, "memory.paper.total_bytes is 399018585, but its three components sum to "
+            f"399018584; {AGAIN}"))
+        self.assert_faults({f"{name}:memory.category_peak.input": TOTAL + 1}, (
+            name, f"memory.category_peak.input is {TOTAL + 1}, above peak_total_bytes ({TOTAL}); "
+            f"{AGAIN}"))
+        self.assert_faults({f"{name}:memory.category_peak.input": 2999}, (
+            name, "memory.at_peak.input is 3000, above that category's own peak of 2999; "
+            f"{AGAIN}"))
+        self.assert_faults({f"{name}:memory.reserved_bytes": TOTAL - 1}, (
+            name, f"memory.reserved_bytes is {TOTAL - 1}, below peak_total_bytes ({TOTAL}); "
+            f"{AGAIN}"))
+        self.assert_faults({f"{name}:spec.memory_budget": TOTAL - 1}, (
+            name, f"memory.peak_total_bytes is {TOTAL}, above spec.memory_budget ({TOTAL - 1}), "
+            f"which no run exceeds; {AGAIN}"))
+        self.assert_faults({f"{name}:spec.memory_budget": TOTAL})
+
     def test_a_measurement_that_is_not_the_prediction(self):
         words = ("for the same spec, code and machine; run both again, and if it stays, the "
                  "accounting is wrong.")
@@ -128,26 +155,34 @@ class Folders(unittest.TestCase):
             name = f"{command}/baseline.json"
             self.assert_faults({f"{name}:memory.category_peak.workspace": 8001}, (
                 name, f"memory.category_peak.workspace is 8001 by command {command}, but 8000 by "
-                f"command predict in predict/baseline.json, {words}"))
+                f"command predict in predict/baseline.json, {words}"), beside=PREDICTION)
         self.assert_faults({"measure/baseline.json:memory.evaluation_peak_bytes": 60000001}, (
             "measure/baseline.json", "memory.evaluation_peak_bytes is 60000001 by command measure, "
-            f"but 60000000 by command predict in predict/baseline.json, {words}"))
+            f"but 60000000 by command predict in predict/baseline.json, {words}"),
+            beside=PREDICTION)
         # Nothing was evaluated.
-        self.assert_faults({"step/baseline.json:memory.evaluation_peak_bytes": 0})
+        self.assert_faults({"step/baseline.json:memory.evaluation_peak_bytes": 0},
+                           beside=PREDICTION)
         # A training's spec says more, and its seed may be another.
         self.assert_faults({"train/short.json:memory.reserved_bytes": 399200064,
                             "train/short.json:spec.seed": 2}, (
             "train/short.json", "memory.reserved_bytes is 399200064 by command train, but "
-            f"399200000 by command predict in predict/baseline.json, {words}"))
+            f"399200000 by command predict in predict/baseline.json, {words}"),
+            beside=PREDICTION)
+        self.assert_faults({"measure/baseline.json:flops.forward": 428706305}, (
+            "measure/baseline.json", "flops.forward is 428706305 by command measure, but 428706304 "
+            f"by command predict in predict/baseline.json, {words}"), beside=PREDICTION)
         # Other code may have other bytes.
         self.assert_faults({"measure/baseline.json:memory.reserved_bytes": 399200064,
-                            "measure/baseline.json:environment.source_sha256": "ef" * 32})
+                            "measure/baseline.json:environment.source_sha256": "ef" * 32},
+                           beside=PREDICTION)
         # And so may another number of threads.
         self.assert_faults({
             "measure/baseline.json:memory.reserved_bytes": 399200064,
             "measure/baseline.json:spec.threads": 1,
             "measure/baseline.json:environment.fingerprint":
-                "device=cpu instruction_set=avx2 onednn=2.6.3 own_kernels=none threads=1"})
+                "device=cpu instruction_set=avx2 onednn=2.6.3 own_kernels=none threads=1"},
+            beside=PREDICTION)
 
     def test_a_run_twice(self):
         # Neither the name of a preset nor the path of the data makes another run.
@@ -155,7 +190,7 @@ class Folders(unittest.TestCase):
         twice["spec"].update(preset="leanest", data_dir="/data")
         self.assert_faults({"measure/again.json": twice}, (
             "measure/baseline.json", "is the same run as measure/again.json: same command, spec "
-            "and machine; keep one of the two."))
+            "and machine; keep one of the two."), beside=["measure/baseline.json"])
 
     def test_a_quality_that_is_not_plausible(self):
         for name, value, words in [
@@ -206,6 +241,9 @@ class Folders(unittest.TestCase):
         self.assert_faults({"measure/baseline.json:quality.test_accuracy": 0.5}, (
             "measure/baseline.json", "quality.test_accuracy is 0.5, but command measure trains "
             f"nothing; it must be null, so {AGAIN}"))
+        self.assert_faults({"measure/baseline.json:quality.curve": training()["quality"]["curve"]},
+                           ("measure/baseline.json", "quality.curve has entries, but command "
+                            f"measure trains nothing; it must be empty, so {AGAIN}"))
 
     def test_the_mark_of_a_shortened_run(self):
         missing = ("notes: the run was cut short (recipe short, epochs, max_steps, test_images or "
@@ -231,7 +269,7 @@ class Folders(unittest.TestCase):
         self.assert_faults({"machine.json": None}, *(
             ("machine.json", f"is missing beside {command}/; memfloor suite run writes it, or "
              "write the keys of a result's environment as results/schema.json says.")
-            for command in ("measure", "predict", "step", "timeline", "train")))
+            for command in ("measure", "predict", "step", "timeline", "train")), beside=EVERYTHING)
 
     def test_the_result_of_another_machine(self):
         move = "move the file to the folder of its own machine."
@@ -265,6 +303,9 @@ class Folders(unittest.TestCase):
         self.assert_faults({"predict/baseline.json:time.step_seconds_median": 0.5}, (
             "predict/baseline.json", "time: a prediction times nothing, so its figures must be "
             "null; predict again."))
+        self.assert_faults({"measure/baseline.json:time.step_seconds": [0.5]}, (
+            "measure/baseline.json", "time.step_seconds belongs to command step, not to measure; "
+            f"take it out, or {AGAIN}"))
         # Of an even number of steps any value between the middle two is their median.
         self.assert_faults({f"{name}:time.step_seconds": [0.49, 0.5, 0.51, 0.6]})
 
@@ -289,6 +330,9 @@ class Folders(unittest.TestCase):
         self.assert_faults({**sparse, f"{name}:sparse_layers": [{**layer, "non_zeros": 201}]}, (
             name, "sparse_layers has 201 non-zeros in 1000 positions, but spec.sparsity 0.8 keeps "
             f"200; {AGAIN}"))
+        self.assert_faults({f"{name}:spec.sparsity": 0.2, f"{name}:sparse_layers": [
+            {**layer, "non_zeros": 1200}, {**layer, "non_zeros": 400}]}, (
+                name, f"sparse_layers: conv has 1200 non-zeros in 1000 positions; {AGAIN}"))
 
     def test_timelines(self):
         name = "timeline/baseline.json"
@@ -301,26 +345,41 @@ class Folders(unittest.TestCase):
             name, f"timeline.points ends with event 899 of 800; {AGAIN}"))
         self.assert_faults({f"{name}:timeline": ...}, (
             name, f"timeline is missing, and the command is timeline; {AGAIN}"))
+        self.assert_faults({f"{name}:timeline.points.1.bytes.input": SPLIT["input"] + 1,
+                            f"{name}:timeline.points.1.bytes.workspace": SPLIT["workspace"] - 1}, (
+            name, f"timeline.points: no point has the split of memory.at_peak; {AGAIN}"), (
+            name, "timeline.points: input reaches 3001, above memory.category_peak.input (3000); "
+            f"{AGAIN}"))
+        points = folder_of_a_machine()[name]["timeline"]["points"]
+        many = [points[1]] + [{**points[2], "event": 413 + i} for i in range(1000)]
+        self.assert_faults({f"{name}:timeline": {"events": 1413, "points": many}}, (
+            name, "timeline.points has 1001 points, more than 1000, which is too many for a file; "
+            f"{AGAIN}"))
+        self.assert_faults({"measure/baseline.json:timeline": {"events": 412,
+                                                               "points": [points[1]]}}, (
+            "measure/baseline.json", "timeline belongs to command timeline, not to measure; take "
+            "it out."))
 
     def test_checkpointing_changes_no_bit_of_the_quality(self):
         recomputed = training()
         recomputed["spec"]["checkpoint"] = "blocks"
         recomputed["flops"]["recompute"] = 7
-        self.assert_faults({"train/blocks.json": recomputed})
+        plain = ["train/short.json"]
+        self.assert_faults({"train/blocks.json": recomputed}, beside=plain)
         recomputed["quality"]["curve"][0]["train_loss"] += 1e-15
         self.assert_faults({"train/blocks.json": recomputed}, (
             "train/blocks.json", "quality differs from that of train/short.json, though only the "
             "checkpoint does (blocks and none), which changes no bit; run both again, and if it "
-            "stays, recomputation is wrong."))
+            "stays, recomputation is wrong."), beside=plain)
 
     def test_another_seed_is_another_training(self):
         other = training()
         other["spec"]["seed"] = 2
         self.assert_faults({"train/two.json": other}, (
             "train/two.json", "quality.curve is that of train/short.json in every digit, but the "
-            "seeds are 2 and 1; one is a copy, so run it again."))
+            "seeds are 2 and 1; one is a copy, so run it again."), beside=["train/short.json"])
         other["quality"]["curve"][0]["train_loss"] = 2.1
-        self.assert_faults({"train/two.json": other})
+        self.assert_faults({"train/two.json": other}, beside=["train/short.json"])
 
     def check(self, *arguments):
         done = subprocess.run([ROOT / "scripts" / "check_results", *arguments],

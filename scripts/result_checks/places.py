@@ -26,8 +26,8 @@ def _parts(fingerprint):
 def _of_machine(environment, machine):
     for key in IDENTITY:
         if environment.get(key) != machine[key]:
-            yield (f"environment.{key} is {environment.get(key)}, but {MACHINE} of this folder says "
-                   f"{machine[key]}; move the file to the folder of its own machine.")
+            yield (f"environment.{key} is {environment.get(key)}, but {MACHINE} of this folder "
+                   f"says {machine[key]}; move the file to the folder of its own machine.")
     mine, folders = (_parts(value["fingerprint"]) for value in (environment, machine))
     for key in sorted(mine.keys() & folders.keys()):  # later versions add keys
         if mine[key] != folders[key]:
@@ -44,8 +44,8 @@ def faults(path, result):
     if command not in COMMAND_FOLDERS:
         yield (f"command {command} has no place in a machine's folder; keep the file elsewhere.")
     elif Path(path).resolve().parent != folder / command:
-        yield (f"lies in {Path(path).resolve().parent.name}/, but its command is {command}; move it "
-               f"to {folder.name}/{command}/.")
+        yield (f"lies in {Path(path).resolve().parent.name}/, but its command is {command}; move "
+               f"it to {folder.name}/{command}/.")
     try:
         machine = read(folder / MACHINE)
     except ValueError:

@@ -4,6 +4,7 @@ from result_checks.sums import AGAIN
 
 FULL_EPOCHS = 200  # of the images' recipe paper
 FULL_UPDATES = 50000  # of translation's recipe paper, whose length is in max_steps
+SHORT_EPOCHS = {True: 15, False: 12}  # of recipe short, for translation or images
 FIGURES = ["test_accuracy", "bleu", "perplexity"]
 
 # Plausible qualities on real data: (figure, models, data, which training, lowest, highest, why).
@@ -58,9 +59,9 @@ def _course(result):
             not is_translation(spec) and spec.get("augment") is False:
         return "cut"
     if spec["recipe"] == "short":
-        usual = 15 if is_translation(spec) else 12
+        whole = SHORT_EPOCHS[is_translation(spec)]
         limited = spec["max_steps"] or spec.get("test_images") or spec.get("test_sentences")
-        return "cut" if limited or (spec["epochs"] or 0) < usual else "short"
+        return "cut" if limited or (spec["epochs"] or 0) < whole else "short"
     return "cut" if is_shortened(result) else "whole"
 
 
@@ -109,23 +110,23 @@ def _of_curve(result):
     for point in curve:
         lost = [key for key in ("train_loss", "test_loss") if point[key] is None]
         if lost:
-            yield (f"quality.curve: {lost[0]} is null after epoch {point['epoch']}, so the training "
-                   "diverged or every gradient overflowed; train with a smaller learning rate or another loss scale, and keep "
-                   "this file out of results/.")
+            yield (f"quality.curve: {lost[0]} is null after epoch {point['epoch']}, so the "
+                   "training diverged or every gradient overflowed; train with a smaller learning "
+                   "rate or another loss scale, and keep this file out of results/.")
             return
 
 
 def _of_completeness(result):
     spec, quality, command = result["spec"], result["quality"], result["command"]
     wanted = ["bleu"] if is_translation(spec) else ["test_accuracy"]
+    if command != "train" and quality["curve"]:
+        yield (f"quality.curve has entries, but command {command} trains nothing; it must be "
+               f"empty, so {AGAIN}.")
     if command not in ("train", "evaluate"):
         for figure in FIGURES:
             if quality.get(figure) is not None:
                 yield (f"quality.{figure} is {quality[figure]}, but command {command} trains "
                        f"nothing; it must be null, so {AGAIN}.")
-        if quality["curve"]:
-            yield (f"quality.curve has entries, but command {command} trains nothing; it must be "
-                   f"empty, so {AGAIN}.")
         return
     if command == "train":
         if not quality["curve"]:
@@ -150,7 +151,8 @@ def _of_marks(result):
 
 
 def faults(result):
-    curve_faults = list(_of_curve(result)) if result["quality"]["curve"] else []
+    has_curve = result["command"] == "train" and result["quality"]["curve"]
+    curve_faults = list(_of_curve(result)) if has_curve else []
     diverged = any("diverged" in sentence for sentence in curve_faults)
     yield from curve_faults
     if not diverged:  # what else is null or low follows from it
