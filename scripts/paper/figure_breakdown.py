@@ -90,7 +90,7 @@ def _caption(runs):
              "ones can be read. Without techniques, activations are "
              f"{share(baseline, 'activation')} of the peak")
     if leanest is not baseline:
-        words += f"; of the leanest setting's peak ({marks.label(leanest.spec)}) they are " + share(
+        words += f"; of the smallest peak ({marks.label(leanest.spec)}) they are " + share(
             leanest, "activation")
     return words + ". The paper's own bytes are not available."
 

@@ -26,13 +26,14 @@ def _matrix(axes, rows, baseline):
         for y, words in enumerate(["n/a" if work is None else f"{100 * work:.0f}",
                                    marks.factor(baseline.peak / run.peak)], len(TECHNIQUES)):
             axes.text(column, y, words, ha="center", va="center", fontsize=7)
-    names = [marks.wrapped(f"{name}: {meanings[name]}" if name in meanings else name, 30)
-             for name in TECHNIQUES]
-    axes.set_yticks(range(len(names) + 2), [*names, "extra work (%)", "less than without any"],
-                    fontsize=7.5)
-    axes.set_ylim(len(names) + 1.5, -0.6)
+    names = [*TECHNIQUES, "extra work (%)", "less than without any"]
+    axes.set_yticks(range(len(names)), names, fontsize=7.5)
+    axes.set_ylim(len(names) - 0.5, -0.6)
     axes.set_xlim(-0.7, len(rows) - 0.3)
     axes.set_xticks([])
+    if meanings:
+        words = "; ".join(f"{name} is {meanings[name]}" for name in TECHNIQUES if name in meanings)
+        axes.set_xlabel(marks.wrapped(f"On: {words}.", 105), fontsize=7.5)
     axes.tick_params(axis="y", length=0)
     for side in axes.spines.values():
         side.set_visible(False)

@@ -35,10 +35,11 @@ def _looks(number):
 
 def draw(runs, key):
     _, factor, unit, what = QUALITIES[key]
+    one = len(runs) == 1
     figure, panels = pyplot.subplot_mosaic(
-        [["whole", "end"], ["loss", "end"]], figsize=(7.2, 4.6 + 0.17 * len(runs)),
-        height_ratios=[1.6, 1], width_ratios=[5, 1])
-    axes, losses, ends = panels["whole"], panels["loss"], panels["end"]
+        [["whole"], ["loss"]] if one else [["whole", "end"], ["loss", "end"]], height_ratios=[1.6, 1],
+        width_ratios=None if one else [5, 1], figsize=(7.2, 4.6 + 0.17 * len(runs)))
+    axes, losses = panels["whole"], panels["loss"]
     for number, run in enumerate(runs):
         points = points_of(run, key, factor)
         label = marks.wrapped(f"{points[-1][1]:.2f}{unit}: {name_of(run)}", 105)
@@ -47,12 +48,13 @@ def draw(runs, key):
             every = max(1, len(values) // 10)
             where.plot(*zip(*values or [(None, None)]), **_looks(number), label=label,
                        markevery=(number % every, every))
-        ends.plot(number, points[-1][1], **_looks(number) | {"markersize": 6, "linestyle": ""})
+        if not one:
+            panels["end"].plot(number, points[-1][1], **_looks(number) | {"markersize": 6, "linestyle": ""})
     last = max(points_of(run, key)[-1][0] for run in runs)
     for each in (axes, losses):
         each.set_xlim(0, last * 1.03)
         each.xaxis.set_major_locator(marks.few_round_ticks(integer=True))
-    for each in (axes, losses, ends):
+    for each in panels.values():
         each.yaxis.set_major_locator(marks.few_round_ticks())
         each.yaxis.set_major_formatter(marks.plain_numbers())
         marks.quiet_grid(each, "y")
@@ -60,9 +62,10 @@ def draw(runs, key):
     axes.tick_params(axis="x", labelbottom=False)
     axes.set_ylabel(what.lower() + (" (%)" if unit else ""))
     losses.set_ylabel("training loss")
-    ends.set_title("the end, enlarged", fontsize=8)
-    ends.set_xticks([])
-    ends.margins(x=0.2, y=0.1)
+    if not one:
+        panels["end"].set_title("the end, enlarged", fontsize=8)
+        panels["end"].set_xticks([])
+        panels["end"].margins(x=0.2, y=0.1)
     axes.set_title(title(runs[0], key), loc="left")
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", frameon=False, fontsize=7.5,
@@ -80,8 +83,8 @@ def _caption(runs, left_out, key):
     ends = [points_of(run, key, factor)[-1][1] for run in runs]
     best = min(ends) if key == "perplexity" else max(ends)
     one = len(runs) == 1
-    words = ("One training" if one else f"{len(runs)} trainings, a line each") + (
-        "; the lower panel has the mean training loss of each epoch. "
+    words = ("The line is" if one else f"Each of the {len(runs)} lines is") + (
+        " a training; the lower panel has the mean training loss of each epoch. "
         f"{'It' if one else 'The best'} ends at {best:.2f}{unit}.")
     if shortened:
         words += " Shortened trainings are not comparable with published figures."

@@ -142,8 +142,8 @@ def _caption(model, points, waiting):
     paper = published.RESULTS.get(model)
     if points:
         best = points[-1]
-        words += (f"The leanest setting that was trained ({marks.label(best.run.spec)}) needs "
-                  f"{marks.factor(best.paper)} less in the paper's convention and changes "
+        words += (f"Of the settings trained, the leanest is {marks.label(best.run.spec)}: "
+                  f"{marks.factor(best.paper)} less memory in the paper's convention, and a change of "
                   f"{paper.quality if paper else 'quality'} by {headline.signed(best.change)}. ")
         if any(p.shortening for p in points):
             words += "Shortened trainings are not comparable with the paper's. "

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
 from paper import marks
 
@@ -91,8 +92,9 @@ def place(axes, points, texts, lines=(), others=(), fontsize=8, radii=()):
     if not points:
         return
     figure = axes.figure
-    figure.canvas.draw()
-    figure.set_layout_engine("none")
+    if not isinstance(figure.get_layout_engine(), PlaceHolderLayoutEngine):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
     renderer, pixel = figure.canvas.get_renderer(), figure.dpi / 72
     to_pixels = lambda dots: axes.transData.transform(np.reshape(dots, (-1, 2)).astype(float))
     everything = to_pixels([*points, *others])

@@ -111,7 +111,8 @@ def category_handles(used, styles=None):
 def wrapped(text, width):
     """In lines of about the same length, at most `width`; numbers stay with the words around them."""
     text = re.sub(r"(?: of)? (?=\d)|(?<=\d) (?=[a-z])", lambda found: found[0].replace(" ", "\u00a0"), text)
-    lines = textwrap.wrap(text, width)
-    while width > 1 and len(textwrap.wrap(text, width - 1, break_long_words=False)) == len(lines):
+    count, longest = len(textwrap.wrap(text, width)), max(map(len, text.split(" ")))
+    while width > longest and len(textwrap.wrap(text, width - 1)) == count:
         width -= 1
-    return "\n".join(textwrap.wrap(text, width, break_long_words=len(lines) > 1))
+    return "\n".join(textwrap.wrap(text, width))
+
