@@ -9,6 +9,7 @@ import html
 import io
 import math
 import re
+import textwrap
 from dataclasses import dataclass, field
 
 
@@ -130,6 +131,20 @@ def _latex_text(words):
     return "".join(_LATEX.get(letter, letter) for letter in " ".join(words.split()))
 
 
+def _latex_lines(lines, column, anchor):
+    """Several lines in one cell, which stand on ("b") or hang from ("t") the row's line."""
+    lines = [_latex_text(line) for line in lines]
+    if len(lines) < 2:
+        return "".join(lines)
+    side = "r" if column.number else "l"
+    return f"\\begin{{tabular}}[{anchor}]{{@{{}}{side}@{{}}}}" + r" \\ ".join(lines) + r"\end{tabular}"
+
+
+def _latex_head(column):
+    return _latex_lines(textwrap.wrap(column.title, 14) +
+                        (textwrap.wrap(f"({column.unit})", 20) if column.unit else []), column, "b")
+
+
 def latex(exhibit):
     columns, rows = _shown(exhibit)
     line = lambda cells: "    " + " & ".join(cells) + r" \\"
@@ -138,14 +153,15 @@ def latex(exhibit):
              f"{_latex_text(exhibit.caption)}}}", f"  \\label{{tab:{exhibit.name}}}",
              r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
              "  \\begin{tabular}{" + "".join("r" if c.number else "l" for c in columns) + "}",
-             r"    \toprule", line(_latex_text(_title(c)) for c in columns), r"    \midrule"]
+             r"    \toprule", line(map(_latex_head, columns)), r"    \midrule"]
     for row, cells in rows:
         if row.rule:
             lines.append(r"    \midrule")
-        lines.append(line(_latex_text(_whole(cell)) for _, cell in cells))
+        lines.append(line(_latex_lines(textwrap.wrap(_whole(cell), 36), column, "t")
+                          for column, cell in cells))
     lines += [r"    \bottomrule", r"  \end{tabular}}"]
     if exhibit.notes:
-        lines += ["", r"  \smallskip", f"  {{\\footnotesize {_latex_text(exhibit.notes)}}}"]
+        lines += ["", r"  \smallskip", f"  {{\\footnotesize\\raggedright {_latex_text(exhibit.notes)}\\par}}"]
     lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
 
