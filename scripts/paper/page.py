@@ -11,6 +11,8 @@ from paper import headline, published, tables, wording
 KINDS = {"figure": [("pdf", "PDF"), ("png", "PNG")],
          "table": [("md", "Markdown"), ("csv", "CSV"), ("tex", "LaTeX")]}
 
+SHOWN = 1.25 * 96 / 200  # pixels of the page for one of a figure: a quarter larger than in print
+
 STYLE = """
 :root { color-scheme: light dark; --back: #fbfaf7; --card: #ffffff; --ink: #1d1d1f; --quiet: #5c5c66;
   --line: #dcdad4; --strong-line: #a7a59e; --accent: #0b5c93; --mark: #f0ede5; }
@@ -56,8 +58,9 @@ nav .section { font-weight: 650; }
 .contents { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr));
   gap: 0 2rem; }
 .caption { color: var(--quiet); font-size: 0.95rem; }
-.picture { background: #ffffff; border-radius: 4px; padding: 0.4rem; margin: 0.8rem 0; overflow-x: auto; }
-.picture img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
+.picture { background: #ffffff; border-radius: 4px; padding: 0.5rem; margin: 0.8rem 0; overflow-x: auto;
+  width: fit-content; max-width: 100%; }
+.picture img { display: block; max-width: 100%; height: auto; }
 .scroll { overflow-x: auto; margin: 0.8rem 0; }
 table { border-collapse: collapse; font-size: 0.84rem; line-height: 1.35; min-width: 100%;
   font-variant-numeric: tabular-nums; border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink); }
@@ -78,10 +81,11 @@ details ul { margin: 0.3rem 0 0.8rem; padding-left: 1.2rem; overflow-wrap: anywh
 .missing li { margin: 0.5rem 0; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 0.8rem; color: var(--quiet);
   font-size: 0.9rem; }
-@media (max-width: 36rem) { body { padding: 0 0.7rem 3rem; } .headline, .exhibit { padding: 0.8rem; } }
+@media (max-width: 36rem) { body { padding: 0 0.7rem 3rem; } .headline, .exhibit { padding: 0.8rem; }
+  .picture img { max-width: none; width: 40rem; } }
 @media print { :root { --back: #fff; --card: #fff; --ink: #000; --quiet: #333; --line: #bbb; }
   body { font-size: 10pt; max-width: none; } nav, .links, details { display: none; }
-  .exhibit, .headline { border: none; padding: 0; break-inside: avoid; } .scroll { overflow: visible; }
+  h2, h3 { break-after: avoid; } .exhibit, .headline { border: none; padding: 0; break-inside: avoid; } .scroll { overflow: visible; }
   table { font-size: 6.5pt; } th, td { padding-right: 0.5em; } }
 """
 
@@ -160,7 +164,7 @@ def _exhibit(exhibit, sizes):
         kinds = KINDS["table"]
     else:
         picture = f"{exhibit.name}.png"
-        width, height = (round(pixels * 96 / 200) for pixels in sizes[picture])
+        width, height = (round(pixels * SHOWN) for pixels in sizes[picture])
         body = (f'<div class="picture"><img src="{_text(picture)}" width="{width}" height="{height}" '
                 f'alt="{_text(exhibit.title)}. {_text(exhibit.caption)}" loading="lazy"></div>\n')
         kinds = KINDS["figure"]

@@ -9,7 +9,7 @@ from spec_words import TECHNIQUES
 def exhibits(collection):
     found = []
     for model in wording.models(collection):
-        title = f"All combinations of the techniques: {wording.model_name(model)}"
+        title = f"{wording.model_name(model)}: the combinations in numbers"
         combinations, baseline = collection.combinations(model), collection.baseline(model)
         if not combinations or not baseline:
             found.append(Missing(title, wording.suite("memory", model)))

@@ -22,5 +22,5 @@ def _exhibit(model, one):
                "comparable with the paper's.")
     notes = (f"The paper's convention: {published.CONVENTION}. Quality is compared between trainings that "
              "differ in the techniques alone. In CSV, memory is in bytes and shares are fractions.")
-    return Exhibit(f"paper_vs_ours_{slug(model)}", f"What is known of the paper, beside ours: {benchmark}",
+    return Exhibit(f"paper_vs_ours_{slug(model)}", f"{benchmark}: what is known of the paper, beside ours",
                    caption, one.sources, table=table, notes=notes)

@@ -14,9 +14,9 @@ def exhibits(collection):
         overview = _overview(collection, model) if baseline else []
         settings = _every_setting(collection, model) if baseline else []
         for title, what, rows, about in [
-                (f"What each technique does: {name}", "techniques", overview,
+                (f"{name}: what each technique does", "techniques", overview,
                  "Each technique alone, and all four together. "),
-                (f"Every setting of each technique alone: {name}", "settings", settings, "")]:
+                (f"{name}: every setting of each technique alone", "settings", settings, "")]:
             if len(rows) < 2:
                 found.append(Missing(title, wording.suite("memory", model)))
             else:

@@ -11,7 +11,7 @@ from paper.exhibit import Exhibit, Missing, slug
 def exhibits(collection):
     found = []
     for model in wording.models(collection):
-        title = f"Speed: {wording.model_name(model)}"
+        title = f"{wording.model_name(model)}: speed in numbers"
         steps = [run for run in collection.steps(model) if speed(run)]
         found.append(_exhibit(f"throughput_{slug(model)}", title, steps) if steps else
                      Missing(title, wording.suite("step", model)))

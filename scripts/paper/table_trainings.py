@@ -27,7 +27,7 @@ def exhibits(collection):
     trainings = collection.trainings()
     found = [_exhibit(trainings)] if trainings else []
     trained = {run.spec["model"] for run in trainings}
-    found += [Missing(f"Trainings: {wording.model_name(model)}", wording.suite("train", model))
+    found += [Missing(f"{wording.model_name(model)}: trainings", wording.suite("train", model))
               for model in wording.models(collection) if model not in trained]
     return found
 
@@ -40,7 +40,7 @@ def _exhibit(trainings):
         table.add(*cells, rule=number > 0 and run.spec["model"] != trainings[number - 1].spec["model"])
     caption = ("Every training, of all machines. Results of shortened trainings are not comparable "
                "with published ones; speeds of different machines are not comparable.")
-    return Exhibit("trainings", "Trainings", caption, trainings, table=table)
+    return Exhibit("trainings", "All trainings", caption, trainings, table=table)
 
 
 def _cells(run):
