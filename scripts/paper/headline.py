@@ -6,7 +6,7 @@ import spec_words
 from paper import published, quality, tables, wording
 from spec_words import TECHNIQUES
 
-UNKNOWN, NOT_YET = "not available", "not measured yet"
+NOT_YET = "not measured yet"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def headlines(collection):
 def rows(headline):
     """[(quantity, [the paper's cell, a cell for each of ours])], most important first."""
     paper, baseline = headline.published, headline.baseline
-    unknown, not_yet = tables.Cell(None, UNKNOWN), tables.Cell(None, NOT_YET)
+    unknown, not_yet = tables.Cell(None, published.UNKNOWN), tables.Cell(None, NOT_YET)
 
     def each(cell_of):
         return [cell_of(o) if o.run and baseline else not_yet for o in headline.ours]

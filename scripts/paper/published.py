@@ -23,5 +23,6 @@ RESULTS = {
     "dynamic_conv": Published("DynamicConv on IWSLT'14 De-En", 8.7, -0.15, "BLEU", "BLEU",
                               "translation"),
 }
+UNKNOWN = "not available"
 SOURCE = "abstract of arXiv:1904.10631"
 CONVENTION = "model + optimizer + activation, each at its own peak"

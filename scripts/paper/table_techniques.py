@@ -1,7 +1,7 @@
 """Techniques against memory components and operations: what each of them does alone, and together."""
 
 import spec_words
-from paper import tables, wording
+from paper import published, tables, wording
 from paper.exhibit import Exhibit, Missing, slug
 from spec_words import TECHNIQUES
 
@@ -15,13 +15,22 @@ def exhibits(collection):
         settings = _every_setting(collection, model) if baseline else []
         for title, what, rows, about in [
                 (f"{name}: what each technique does", "techniques", overview,
-                 "Each technique alone, and all four together. "),
+                 "Each technique alone, and all four together. "
+                 f"The paper's row is from the {published.SOURCE}. "),
                 (f"{name}: every setting of each technique alone", "settings", settings, "")]:
             if len(rows) < 2:
                 found.append(Missing(title, wording.suite("memory", model)))
             else:
                 found.append(_exhibit(f"{what}_{slug(model)}", title, about, rows, baseline))
+                if what == "techniques" and model in published.RESULTS:
+                    _add_paper(found[-1].table, model)
     return found
+
+
+def _add_paper(table, model):
+    unknown = tables.Cell(None, published.UNKNOWN)
+    table.add(tables.text("the paper, all"), unknown, *wording.published_cells(model), unknown, unknown,
+              tables.text("published"), rule=True, is_data=False)
 
 
 def _overview(collection, model):

@@ -32,6 +32,7 @@ class Cell:
 class Row:
     cells: list
     rule: bool = False  # a line above
+    is_data: bool = True  # in CSV as well
 
 
 @dataclass
@@ -39,9 +40,9 @@ class Table:
     columns: list
     rows: list = field(default_factory=list)
 
-    def add(self, *cells, rule=False):
+    def add(self, *cells, rule=False, is_data=True):
         assert len(cells) == len(self.columns)
-        self.rows.append(Row(list(cells), rule and bool(self.rows)))
+        self.rows.append(Row(list(cells), rule and bool(self.rows), is_data))
 
 
 def text(words, raw=None):
@@ -112,7 +113,7 @@ def comma_separated(exhibit):
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(column.key for column in exhibit.table.columns)
-    for row in exhibit.table.rows:
+    for row in filter(lambda row: row.is_data, exhibit.table.rows):
         writer.writerow("" if cell.raw is None else cell.raw for cell in row.cells)
     return out.getvalue()
 

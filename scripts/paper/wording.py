@@ -97,6 +97,13 @@ def memory_cells(run, baseline, blanks):
     return cells
 
 
+def published_cells(model):
+    """For memory_columns(): what is known of the paper's."""
+    ratio = tables.times(published.RESULTS[model].memory_ratio)
+    return [tables.Cell(None, f"{ratio} less" if key == "total_bytes" else published.UNKNOWN)
+            for key, _ in [*MEMORY, ("peak_total_bytes", "")]]
+
+
 def work_columns(run):
     sample = spec_words.family(run.spec)[3]
     return [tables.Column("forward_backward_operations", "forward and backward",
