@@ -68,7 +68,7 @@ def draw(runs):
         each.tick_params(axis="y", length=0)
         each.xaxis.set_major_locator(marks.few_round_ticks())
         each.xaxis.set_major_formatter(marks.plain_numbers())
-    figure.suptitle(title(baseline), x=0.01, ha="left", fontsize=10)
+    figure.suptitle(marks.wrapped(title(baseline), 95), x=0.01, ha="left", fontsize=10)
     used = {name for name in style.STYLES for run in runs if run.memory["at_peak"][name]}
     figure.legend(
         handles=marks.category_handles(used), loc="outside lower left", ncols=5, frameon=False,

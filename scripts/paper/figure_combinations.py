@@ -58,7 +58,7 @@ def draw(runs, baseline):
     marks.quiet_grid(axes, "y")
     axes.set_ylabel("memory (MB, logarithmic)")
     axes.tick_params(axis="x", length=0)
-    axes.set_title(title(rows), loc="left")
+    axes.set_title(marks.wrapped(title(rows), 80), loc="left")
     axes.legend(loc="upper right", frameon=False, fontsize=8)
     _matrix(matrix, rows, baseline)
     return figure

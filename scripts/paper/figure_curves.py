@@ -66,7 +66,7 @@ def draw(runs, key):
         panels["end"].set_title("the end, enlarged", fontsize=8)
         panels["end"].set_xticks([])
         panels["end"].margins(x=0.2, y=0.1)
-    axes.set_title(title(runs[0], key), loc="left")
+    axes.set_title(marks.wrapped(title(runs[0], key), 70), loc="left")
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", frameon=False, fontsize=7.5,
                   alignment="left", title="at the end:", title_fontsize=7.5)

@@ -2,7 +2,6 @@
 
 from matplotlib import pyplot
 
-import spec_words
 from paper import headline, labels, marks, published, quality, wording
 from paper.collection import setting, techniques
 from paper.exhibit import Exhibit, Missing, slug
@@ -65,7 +64,7 @@ def draw(model, points, waiting, baseline):
     marks.quiet_grid(axes)
     unit = f" ({paper.quality_unit})" if paper and paper.quality_unit != paper.quality else ""
     axes.set_ylabel(f"change in {paper.quality if paper else 'quality'}{unit}")
-    axes.set_title(title(model), loc="left")
+    axes.set_title(marks.wrapped(title(model), 85), loc="left")
     panels[-1, 0].set_xlabel("times less memory than without techniques (logarithmic)" + (
         f"\nticks: quality not measured yet ({len(waiting)} settings)" if waiting else ""))
 

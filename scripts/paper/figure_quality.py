@@ -76,7 +76,7 @@ def draw(runs, waiting):
                                       [run for run in waiting if _panel_of(run) == name])))
     figure.supxlabel("memory, everything at the peak (MB, logarithmic)", fontsize=9)
     figure.supylabel(unit, fontsize=9)
-    figure.suptitle(title(runs[0]), x=0.01, ha="left", fontsize=10)
+    figure.suptitle(marks.wrapped(title(runs[0]), 95), x=0.01, ha="left", fontsize=10)
     _legend(grid.flat[-1], points)
     grid.flat[2].tick_params(labelbottom=True)
     for axes, here in labelled:

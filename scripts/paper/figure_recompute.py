@@ -47,7 +47,7 @@ def draw(runs):
     axes.set_xlabel("work done again (% of the operations of forward and backward)")
     axes.set_ylabel("memory (MB)")
     axes.yaxis.set_major_formatter(marks.plain_numbers())
-    axes.set_title(title(runs[0]), loc="left")
+    axes.set_title(marks.wrapped(title(runs[0]), 85), loc="left")
     marks.quiet_grid(axes)
     axes.legend(loc="upper right", frameon=False, fontsize=8)
     corners = [p for (x0, y0), (x1, y1) in zip(steps, steps[1:]) for p in ((x0, y0), (x1, y0))]

@@ -52,7 +52,7 @@ def draw(runs):
     axes.xaxis.set_major_formatter(marks.plain_numbers())
     axes.tick_params(axis="y", length=0)
     marks.quiet_grid(axes, "x")
-    axes.set_title(title(runs[0]), loc="left", pad=16)
+    axes.set_title(marks.wrapped(title(runs[0]), 60), loc="left", pad=16)
     figure.legend(handles=marks.technique_handles(run.spec for run in runs),
                   loc="outside lower left", ncols=6, columnspacing=1.2,
                   frameon=False, fontsize=8)

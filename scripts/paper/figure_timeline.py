@@ -76,7 +76,7 @@ def draw(runs):
         axes.set_title(marks.wrapped(marks.label(run.spec), 38), loc="left", pad=15, fontsize=9)
         axes.set_xlabel("progress of one update\n(% of its allocations and releases)")
     panels[0][0].set_ylabel("memory alive (MB)")
-    figure.suptitle(title(runs[0]), x=0.01, ha="left", fontsize=10)
+    figure.suptitle(marks.wrapped(title(runs[0]), 95), x=0.01, ha="left", fontsize=10)
     handles = marks.category_handles(used)
     if len(runs) > 1:
         line, = panels[0][0].step(_progress(runs[1]), _totals(runs[1]), where="post", color="#F0E442",
