@@ -293,7 +293,8 @@ class MakePaperTest(unittest.TestCase):
         escaped = (r'\textless{}script\textgreater{}alert(\textquotedbl{}1\textquotedbl{})\textless{}/script'
                    r'\textgreater{} \& \textbar{} 50\% \$x\_1\$ \textbackslash{}evil\{\#\textasciitilde{}'
                    r'\textasciicircum{}\} \textquotedbl{}q\textquotedbl{}')
-        self.assertIn(escaped, (self.out / "trainings.tex").read_text(encoding="utf-8"))
+        latex = (self.out / "trainings.tex").read_text(encoding="utf-8")
+        self.assertIn(escaped, latex.replace(r" \\ ", " "))  # a long cell has several lines
         line = (self.out / "trainings.md").read_text(encoding="utf-8").splitlines()[-1]
         self.assertIn(r"\<script\>", line)
         self.assertIn(r"\| 50%", line)
