@@ -99,7 +99,7 @@ def exhibits(collection):
     shown = []
     for model in wording.models(collection):
         if not collection.baseline(model):
-            shown.append(Missing(f"What fills the memory: {wording.model_name(model)}",
+            shown.append(Missing(f"{wording.model_name(model)}: what fills the memory of training",
                                  wording.suite("memory", model)))
             continue
         runs = chosen(collection, model)

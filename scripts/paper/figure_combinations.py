@@ -86,6 +86,6 @@ def exhibits(collection):
             shown.append(Exhibit(f"combination_peaks_{slug(model)}", title(runs),
                                  _caption(runs, baseline), runs, figure=draw(runs, baseline)))
         else:
-            shown.append(Missing(f"Peaks of the combinations: {wording.model_name(model)}",
+            shown.append(Missing(f"{wording.model_name(model)}: the combinations of the techniques",
                                  wording.suite("memory", model)))
     return shown

@@ -115,7 +115,7 @@ def exhibits(collection):
     for model in wording.models(collection):
         runs = [run for run in collection.trainings(model) if quality.value(run.result) is not None]
         if not runs:
-            shown.append(Missing(f"Quality against memory: {wording.model_name(model)}",
+            shown.append(Missing(f"{wording.model_name(model)}: quality against memory",
                                  wording.suite("train", model)))
         for data in dict.fromkeys(map(marks.data_set, runs)):
             here = [run for run in runs if marks.data_set(run) == data]

@@ -80,6 +80,6 @@ def exhibits(collection):
             shown.append(Exhibit(f"recompute_{slug(model)}", title(runs[0]), _caption(runs), runs,
                                  figure=draw(runs)))
         else:
-            shown.append(Missing(f"Memory against work done again: {wording.model_name(model)}",
+            shown.append(Missing(f"{wording.model_name(model)}: memory against work done again",
                                  wording.suite("memory", model)))
     return shown

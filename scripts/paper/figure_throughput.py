@@ -82,6 +82,6 @@ def exhibits(collection):
             shown.append(Exhibit(f"speed_{slug(model)}", title(runs[0]), _caption(runs), runs,
                                  figure=draw(runs)))
         else:
-            shown.append(Missing(f"Speed: {wording.model_name(model)}",
+            shown.append(Missing(f"{wording.model_name(model)}: speed of a training step",
                                  wording.suite("step", model)))
     return shown

@@ -125,6 +125,6 @@ def exhibits(collection):
             shown.append(Exhibit(f"timeline_{slug(model)}", title(runs[0]), _caption(runs), runs,
                                  figure=draw(runs)))
         else:
-            shown.append(Missing(f"Memory during one update: {wording.model_name(model)}",
+            shown.append(Missing(f"{wording.model_name(model)}: memory during one update",
                                  wording.suite("timeline", model)))
     return shown
