@@ -43,13 +43,35 @@ def part(spec):
 
 
 def recomputation(spec):
-    """What is made again in backward, as in "blocks, direct, chunks of 250"; empty for nothing."""
+    """What is made again in backward, as in "blocks, logits in chunks of 250"; empty for nothing."""
     words = [str(spec["checkpoint"])] if spec["checkpoint"] != "none" else []
     if spec.get("conv_impl") == "direct":
-        words.append("direct")
+        words.append("direct convolution")
     if spec.get("loss_chunk"):
-        words.append(f"chunks of {spec['loss_chunk']}")
+        words.append(f"logits in chunks of {spec['loss_chunk']}")
     return ", ".join(words)
+
+
+TECHNIQUES = ("sparsity", "low precision", "microbatching", "checkpointing")
+
+
+def techniques(spec):
+    """Technique to its setting in words, of those that are on, in the order of TECHNIQUES."""
+    size = part(spec)
+    kind, *way = spec["precision"].split("_")
+    words = (sparsity(spec).replace("dsr", "DSR"),
+             "" if spec["precision"] == "fp32" else " ".join([kind.upper(), *way]),
+             size and f"parts of {size} {family(spec)[4]}",
+             recomputation(spec))
+    return {name: word for name, word in zip(TECHNIQUES, words) if word}
+
+
+def setting(spec):
+    """As in "DSR 0.8 + BF16 + parts of 5 images + checkpoint blocks"."""
+    words = techniques(spec)
+    if spec["checkpoint"] != "none":
+        words["checkpointing"] = f"checkpoint {words['checkpointing']}"
+    return " + ".join(words.values()) or "no technique"
 
 
 def is_off(spec):
