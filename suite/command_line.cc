@@ -21,6 +21,7 @@ constexpr CommandHelp kCommands[] = {
     {"measure", "two real steps and one evaluation part, then the byte table"},
     {"predict", "the same table without running: the null backend"},
     {"explain", "the tensors alive at the peak, largest first"},
+    {"timeline", "predict, and the bytes of every category through one update"},
     {"evaluate", "test accuracy of --weights FILE"},
     {"plan", "combinations of techniques that fit --memory-budget, with work and accuracy risk"},
     {"bleu", "BLEU of --hypotheses FILE against --reference FILE, a sentence a line"},
@@ -68,8 +69,9 @@ struct FlagUse {
   std::vector<std::string> commands;
 };
 const FlagUse kFlagUses[] = {
-    {"json", {"list", "train", "measure", "predict", "explain", "evaluate", "plan", "bleu"}},
-    {"out", {"train", "measure", "predict", "evaluate"}},
+    {"json",
+     {"list", "train", "measure", "predict", "explain", "timeline", "evaluate", "plan", "bleu"}},
+    {"out", {"train", "measure", "predict", "timeline", "evaluate"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
     {"save-weights", {"train"}},
