@@ -25,6 +25,8 @@ constexpr CommandHelp kCommands[] = {
     {"evaluate", "test accuracy of --weights FILE"},
     {"plan", "combinations of techniques that fit --memory-budget, with work and accuracy risk"},
     {"bleu", "BLEU of --hypotheses FILE against --reference FILE, a sentence a line"},
+    {"compare",
+     "results A and B, files or folders: bytes, times, quality; exit status 1: regressions"},
     {"bench", "Google Benchmark over what is registered; --benchmark_* flags pass through"},
 };
 
@@ -70,8 +72,9 @@ struct FlagUse {
 };
 const FlagUse kFlagUses[] = {
     {"json",
-     {"list", "train", "measure", "predict", "explain", "timeline", "evaluate", "plan", "bleu"}},
-    {"out", {"train", "measure", "predict", "timeline", "evaluate"}},
+     {"list", "train", "measure", "predict", "explain", "timeline", "evaluate", "plan", "bleu",
+      "compare"}},
+    {"out", {"train", "measure", "predict", "timeline", "evaluate", "compare"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
     {"save-weights", {"train"}},
@@ -166,7 +169,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     const options::parsed_options parsed =
         options::command_line_parser(rest).options(description).style(style).run();
     for (const options::option& option : parsed.options)
-      if (option.position_key >= 0)
+      if (option.position_key >= 0 && line.command == "compare")
+        line.paths.push_back(option.value.front());
+      else if (option.position_key >= 0)
         throw InputError(concat("'", option.value.front(),
                                 "' is not a flag (they begin with --); see: memfloor --help"));
     options::store(parsed, given);

@@ -16,6 +16,7 @@ struct CommandLine {
   bool json = false, resume = false, help = false, lower_case = false;
   std::int64_t snapshot_every = 0;
   std::vector<std::int64_t> seeds;
+  std::vector<std::string> paths;            // of compare
   std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through
 };
 
@@ -29,5 +30,8 @@ int run_command(const CommandLine& line);
 
 /// Scores translations: memfloor bleu.
 int bleu_command(const CommandLine& line);
+
+/// Two sets of results side by side: memfloor compare. 1 where there is a regression.
+int compare_command(const CommandLine& line);
 
 }  // namespace memfloor

@@ -356,11 +356,12 @@ int run_command(const CommandLine& line) {
     return 0;
   }
   const std::pair<const char*, int (*)(const CommandLine&)> commands[] = {
-      {"list", list},         {"train", train},
-      {"measure", measure},   {"predict", predict_command},
-      {"explain", explain},   {"timeline", timeline},
-      {"evaluate", evaluate}, {"plan", plan},
-      {"bleu", bleu_command}, {"bench", run_benchmarks}};
+      {"list", list},           {"train", train},
+      {"measure", measure},     {"predict", predict_command},
+      {"explain", explain},     {"timeline", timeline},
+      {"evaluate", evaluate},   {"plan", plan},
+      {"bleu", bleu_command},   {"compare", compare_command},
+      {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)
     if (line.command == name) {
       const int code = run(line);
