@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "suite/cases.h"
 
 namespace memfloor {
 namespace {
@@ -19,6 +20,7 @@ constexpr CommandHelp kCommands[] = {
     {"list", "models, techniques, recipes, spec keys and registered benchmarks"},
     {"train", "train to the end of the recipe; writes a result file with --out"},
     {"measure", "two real steps and one evaluation part, then the byte table"},
+    {"step", "real steps with a clock, and the byte table"},
     {"predict", "the same table without running: the null backend"},
     {"explain", "the tensors alive at the peak, largest first"},
     {"timeline", "predict, and the bytes of every category through one update"},
@@ -53,6 +55,8 @@ options::options_description describe() {
       "write every update's loss to this file, JSON lines");
   add("snapshot-every", options::value<std::string>(),
       "updates between snapshots, kept at OUT.snapshot");
+  add("steps", options::value<std::string>(),
+      "how many steps are timed (default: 20 of images, 5 of text)");
   add("resume", options::bool_switch(), "continue from OUT.snapshot where it exists");
   add("seeds", options::value<std::string>(),
       "train once for each, as in 1,2,3; reports mean and spread");
@@ -72,9 +76,9 @@ struct FlagUse {
 };
 const FlagUse kFlagUses[] = {
     {"json",
-     {"list", "train", "measure", "predict", "explain", "timeline", "evaluate", "plan", "bleu",
-      "compare"}},
-    {"out", {"train", "measure", "predict", "timeline", "evaluate", "compare"}},
+     {"list", "train", "measure", "step", "predict", "explain", "timeline", "evaluate", "plan",
+      "bleu", "compare"}},
+    {"out", {"train", "measure", "step", "predict", "timeline", "evaluate", "compare"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
     {"save-weights", {"train"}},
@@ -82,6 +86,7 @@ const FlagUse kFlagUses[] = {
     {"log-loss", {"train"}},
     {"snapshot-every", {"train"}},
     {"resume", {"train"}},
+    {"steps", {"step"}},
     {"seeds", {"train"}},
     {"hypotheses", {"bleu"}},
     {"reference", {"bleu"}},
@@ -196,6 +201,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     const std::string flag = key.flag().substr(2);
     if (given.count(flag)) set_from_text(line.spec, key, given[flag].as<std::string>());
   }
+  line.models = suite_models();
+  if (given.count("model") || given.count("spec")) line.models = {line.spec.model};
   // Zero means "not given" inside; typed by a person it is a mistake.
   for (const char* flag : {"batch-size", "microbatch", "max-tokens", "microbatch-tokens",
                            "sentence-length", "average-epochs", "epochs", "threads"})
@@ -227,6 +234,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   line.help = given["help"].as<bool>();
   if (given.count("snapshot-every"))
     line.snapshot_every = whole_number(text("snapshot-every"), "--snapshot-every", 1);
+  if (given.count("steps")) line.steps = whole_number(text("steps"), "--steps", 1);
   if (given.count("seeds")) line.seeds = parse_seeds(text("seeds"));
   if ((line.resume || line.snapshot_every > 0) && line.out.empty())
     throw InputError(

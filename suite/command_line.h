@@ -10,11 +10,13 @@ namespace memfloor {
 
 struct CommandLine {
   std::string command;
-  RunSpec spec;  // as given, not validated
+  RunSpec spec;                     // as given, not validated
+  std::vector<std::string> models;  // of many cases: the given one, or both workloads
   std::string out, init_weights, save_weights, save_sparse, weights, log_loss;
   std::string hypotheses, reference, tokenize;  // of bleu
   bool json = false, resume = false, help = false, lower_case = false;
   std::int64_t snapshot_every = 0;
+  std::int64_t steps = 0;  // of step; 0: as many as is usual
   std::vector<std::int64_t> seeds;
   std::vector<std::string> paths;            // of compare
   std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through

@@ -8,12 +8,14 @@
 
 #include "core/error.h"
 #include "suite/benchmarks.h"
+#include "suite/cases.h"
 #include "suite/command_line.h"
 #include "suite/planner.h"
 #include "suite/presets.h"
 #include "suite/progress_line.h"
 #include "suite/result.h"
 #include "suite/session.h"
+#include "suite/timed_steps.h"
 #include "suite/timeline.h"
 #include "suite/training_run.h"
 #include "suite/weights_file.h"
@@ -71,8 +73,8 @@ int list(const CommandLine& line) {
                              {"model", name_of(preset.family)},
                              {"description", preset.description},
                              {"settings", preset.settings}});
-    for (const std::string& name : benchmark_names()) names.push_back(name);
-    std::cout << json{{"models", {"wrn28_2", "dynamic_conv"}},
+    for (const std::string& name : benchmark_names(line)) names.push_back(name);
+    std::cout << json{{"models", suite_models()},
                       {"data", {"synthetic", "cifar10", "translation"}},
                       {"precision", precision_names()},
                       {"checkpoint", checkpoint_names()},
@@ -112,7 +114,7 @@ int list(const CommandLine& line) {
   for (const SpecKey& key : spec_keys())
     std::printf("  %-16s %s\n", key.flag().c_str(), key.help.c_str());
   std::cout << "benchmarks:\n";
-  for (const std::string& name : benchmark_names()) std::cout << "  " << name << "\n";
+  for (const std::string& name : benchmark_names(line)) std::cout << "  " << name << "\n";
   return 0;
 }
 
@@ -252,6 +254,30 @@ int measure(const CommandLine& line) {
   return 0;
 }
 
+// As in "5 steps, ...": of a result of timed steps.
+std::string step_text(const Session& session, const TimedSteps& steps) {
+  return concat(steps.seconds().size(), " steps: ", fixed(steps.terms_per_second(), 1), " ",
+                session.task->unit(), "/s (median step ", fixed(1e3 * median(steps.seconds()), 1),
+                " ms)\n");
+}
+
+int step(const CommandLine& line) {
+  check_writable(line.out);
+  Session session = open_session(line.spec);
+  TimedSteps steps(session);
+  const std::int64_t count = line.steps > 0 ? line.steps : timed_steps_of(session.spec);
+  for (std::int64_t i = 0; i < count; ++i) steps.step();
+  json result = make_result("step", session, nullptr);
+  result["time"]["step_seconds"] = steps.seconds();
+  result["time"]["step_seconds_median"] = median(steps.seconds());
+  result["time"][concat(session.task->unit(), "_per_second")] = steps.terms_per_second();
+  report(line, line.out, result,
+         heading(session) + memory_table(result) + step_text(session, steps) + notes_text(result));
+  const std::string difference = prediction_difference(session.prediction, *session.trainer);
+  if (!difference.empty()) throw Error("prediction and measurement differ: " + difference);
+  return 0;
+}
+
 int predict_command(const CommandLine& line) {
   check_writable(line.out);
   const Session session = predict_session(line.spec);
@@ -356,11 +382,17 @@ int run_command(const CommandLine& line) {
     return 0;
   }
   const std::pair<const char*, int (*)(const CommandLine&)> commands[] = {
-      {"list", list},           {"train", train},
-      {"measure", measure},     {"predict", predict_command},
-      {"explain", explain},     {"timeline", timeline},
-      {"evaluate", evaluate},   {"plan", plan},
-      {"bleu", bleu_command},   {"compare", compare_command},
+      {"list", list},
+      {"train", train},
+      {"measure", measure},
+      {"step", step},
+      {"predict", predict_command},
+      {"explain", explain},
+      {"timeline", timeline},
+      {"evaluate", evaluate},
+      {"plan", plan},
+      {"bleu", bleu_command},
+      {"compare", compare_command},
       {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)
     if (line.command == name) {
