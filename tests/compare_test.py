@@ -133,7 +133,7 @@ class CompareTest(StoredResultsTest):
         self.assertIn("instruction_set: avx2 and avx512_core_amx", text)
         self.assertIn("Bytes that differ as machines may", sections(text))
         self.assertEqual(self.compare_json()["counts"]["explained"], 4)
-        self.change("second", "predict_wrn10_1", {"memory.paper.model_bytes": lambda n: n + 1})
+        self.change("second", "predict_wrn28_2", {"memory.paper.model_bytes": lambda n: n + 1})
         lines = sections(self.compare(status=1))["Regressions"]
         self.assertEqual(len(lines), 1)
         self.assertIn("must be equal on every machine", lines[0])
