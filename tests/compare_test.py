@@ -169,7 +169,7 @@ class CompareTest(StoredResultsTest):
                      "environment.fingerprint": lambda t: t.replace("threads=1", "threads=8")})
         comparison = self.compare_json()
         self.assertEqual(self.row(comparison, IMAGES)["threads"], {"a": 1, "b": 8})
-        self.assertIn("A ran with 1 threads, B with 8", self.compare())
+        self.assertIn("threads: 1 in A, 8 in B", self.compare())
 
     def test_runs_without_a_partner_are_listed(self):
         (self.folder / "first" / "step_dynamic_conv.json").unlink()
