@@ -74,7 +74,11 @@ class CompareTest(StoredResultsTest):
         self.assertIn("Bytes are equal in 4 runs of 4.", text)
         self.assertIn("no significant change", text)
         counts = self.compare_json()["counts"]
-        self.assertEqual((counts["regression"], counts["explained"]), (0, 0))
+        self.assertEqual((counts["regression"], counts["improvement"], counts["explained"]),
+                         (0, 0, 0))
+        self.assertIn("no regression in 4 runs", self.compare("second", "first"))
+        # A sure difference that is too small to matter.
+        self.assertIn("significant, but below 5 %", text)
 
     def test_identical_results(self):
         comparison = self.compare_json("first", "first")
@@ -143,6 +147,14 @@ class CompareTest(StoredResultsTest):
         lines = sections(self.compare())["Improvements"]
         self.assertEqual(len(lines), 1)
         self.assertIn(IMAGES, lines[0])
+
+    def test_noise_is_no_regression(self):
+        for side, times in (("first", [1, 2, 3, 4, 5]), ("second", [1.1, 2.1, 3.6, 4.1, 5.1])):
+            self.change(side, "step_wrn10_1", {"time.step_seconds": times})
+        comparison = self.compare_json()
+        time = self.row(comparison, IMAGES)["time"]
+        self.assertAlmostEqual(time["slower_by"], 0.2)
+        self.assertEqual(time["verdict"], "unchanged")
 
     def test_few_samples_decide_nothing(self):
         for side in ("first", "second"):
