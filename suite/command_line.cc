@@ -23,9 +23,12 @@ constexpr CommandHelp kCommands[] = {
     {"step", "real steps with a clock, and the byte table"},
     {"predict", "the same table without running: the null backend"},
     {"explain", "the tensors alive at the peak, largest first"},
+    {"timeline", "predict, and the bytes of every category through one update"},
     {"evaluate", "test accuracy of --weights FILE"},
     {"plan", "combinations of techniques that fit --memory-budget, with work and accuracy risk"},
     {"bleu", "BLEU of --hypotheses FILE against --reference FILE, a sentence a line"},
+    {"compare",
+     "results A and B, files or folders: bytes, times, quality; exit status 1: regressions"},
     {"bench", "Google Benchmark over what is registered; --benchmark_* flags pass through"},
 };
 
@@ -73,8 +76,9 @@ struct FlagUse {
 };
 const FlagUse kFlagUses[] = {
     {"json",
-     {"list", "train", "measure", "step", "predict", "explain", "evaluate", "plan", "bleu"}},
-    {"out", {"train", "measure", "step", "predict", "evaluate"}},
+     {"list", "train", "measure", "step", "predict", "explain", "timeline", "evaluate", "plan",
+      "bleu", "compare"}},
+    {"out", {"train", "measure", "step", "predict", "timeline", "evaluate", "compare"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
     {"save-weights", {"train"}},
@@ -170,7 +174,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     const options::parsed_options parsed =
         options::command_line_parser(rest).options(description).style(style).run();
     for (const options::option& option : parsed.options)
-      if (option.position_key >= 0)
+      if (option.position_key >= 0 && line.command == "compare")
+        line.paths.push_back(option.value.front());
+      else if (option.position_key >= 0)
         throw InputError(concat("'", option.value.front(),
                                 "' is not a flag (they begin with --); see: memfloor --help"));
     options::store(parsed, given);

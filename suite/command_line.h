@@ -18,6 +18,7 @@ struct CommandLine {
   std::int64_t snapshot_every = 0;
   std::int64_t steps = 0;  // of step; 0: as many as is usual
   std::vector<std::int64_t> seeds;
+  std::vector<std::string> paths;            // of compare
   std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through
 };
 
@@ -31,5 +32,8 @@ int run_command(const CommandLine& line);
 
 /// Scores translations: memfloor bleu.
 int bleu_command(const CommandLine& line);
+
+/// Two sets of results side by side: memfloor compare. 1 where there is a regression.
+int compare_command(const CommandLine& line);
 
 }  // namespace memfloor

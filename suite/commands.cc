@@ -16,6 +16,7 @@
 #include "suite/result.h"
 #include "suite/session.h"
 #include "suite/timed_steps.h"
+#include "suite/timeline.h"
 #include "suite/training_run.h"
 #include "suite/weights_file.h"
 #include "techniques/registry.h"
@@ -304,6 +305,19 @@ int explain(const CommandLine& line) {
   return 0;
 }
 
+int timeline(const CommandLine& line) {
+  check_writable(line.out);
+  const Session session = predict_session(line.spec);
+  json result = make_result("timeline", session, nullptr);
+  result["timeline"] = timeline_json(instants_of_update(session));
+  report(line, line.out, result,
+         heading(session) + memory_table(result) + notes_text(result) +
+             concat("one update is ", result["timeline"]["events"].get<std::int64_t>(),
+                    " events of the ledger; a result file (--out, --json) has ",
+                    result["timeline"]["points"].size(), " instants of them\n"));
+  return 0;
+}
+
 // The flags that make a spec out of the plan's base: the techniques' keys that differ from off.
 std::string technique_flags(const RunSpec& spec) {
   RunSpec plain;
@@ -374,9 +388,11 @@ int run_command(const CommandLine& line) {
       {"step", step},
       {"predict", predict_command},
       {"explain", explain},
+      {"timeline", timeline},
       {"evaluate", evaluate},
       {"plan", plan},
       {"bleu", bleu_command},
+      {"compare", compare_command},
       {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)
     if (line.command == name) {
