@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "suite/cases.h"
 
 namespace memfloor {
 namespace {
@@ -189,6 +190,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     const std::string flag = key.flag().substr(2);
     if (given.count(flag)) set_from_text(line.spec, key, given[flag].as<std::string>());
   }
+  line.models = suite_models();
+  if (given.count("model") || given.count("spec")) line.models = {line.spec.model};
   // Zero means "not given" inside; typed by a person it is a mistake.
   for (const char* flag : {"batch-size", "microbatch", "max-tokens", "microbatch-tokens",
                            "sentence-length", "average-epochs", "epochs", "threads"})

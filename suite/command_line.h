@@ -10,7 +10,8 @@ namespace memfloor {
 
 struct CommandLine {
   std::string command;
-  RunSpec spec;  // as given, not validated
+  RunSpec spec;                     // as given, not validated
+  std::vector<std::string> models;  // of many cases: the given one, or both workloads
   std::string out, init_weights, save_weights, save_sparse, weights, log_loss;
   std::string hypotheses, reference, tokenize;  // of bleu
   bool json = false, resume = false, help = false, lower_case = false;

@@ -97,10 +97,7 @@ namespace {
 
 std::shared_ptr<const ImageDataset> open_images(const RunSpec& spec) {
   if (spec.data == "synthetic") return make_synthetic_images(static_cast<std::uint32_t>(spec.seed));
-  if (spec.data_dir.empty())
-    throw InputError(
-        "--data cifar10 needs --data-dir, the folder with the binary files; get them with: "
-        "scripts/fetch_data cifar10");
+  require_data_dir(spec);
   return open_cifar10(spec.data_dir);
 }
 
@@ -110,13 +107,20 @@ std::shared_ptr<const TranslationCorpus> open_text(const RunSpec& spec) {
     pair.sentence_length = spec.sentence_length;
     return make_synthetic_translation(static_cast<std::uint32_t>(spec.seed), pair);
   }
-  if (spec.data_dir.empty())
-    throw InputError(
-        "--data translation needs --data-dir, a folder made by scripts/prepare_iwslt14");
+  require_data_dir(spec);
   return open_translation_corpus(spec.data_dir);
 }
 
 }  // namespace
+
+void require_data_dir(const RunSpec& spec) {
+  if (spec.data == "synthetic" || !spec.data_dir.empty()) return;
+  throw InputError(concat("--data ", spec.data, " needs --data-dir, ",
+                          spec.data == "cifar10"
+                              ? "the folder with the binary files; get them with: "
+                                "scripts/fetch_data cifar10"
+                              : "a folder made by scripts/prepare_iwslt14"));
+}
 
 std::unique_ptr<Task> make_task(const RunSpec& spec, DataUse use) {
   if (family_of(spec.model) == ModelFamily::wide_resnet)

@@ -35,6 +35,9 @@ enum class DataUse {
   samples,  // for training
 };
 
+/// Throws InputError where a validated spec's data lie in a folder and none is given.
+void require_data_dir(const RunSpec& spec);
+
 /// The task of a validated spec. Throws InputError for data that cannot be read.
 std::unique_ptr<Task> make_task(const RunSpec& spec, DataUse use);
 

@@ -74,6 +74,13 @@ const Recipe& find_recipe(const RunSpec& spec) {
       concat("--recipe '", spec.recipe, "' is not known; this version knows: ", known));
 }
 
+bool is_recipe(const RunSpec& spec) {
+  const ModelFamily family = family_of(spec.model);
+  return std::any_of(recipes().begin(), recipes().end(), [&](const Recipe& recipe) {
+    return recipe.family == family && recipe.name == spec.recipe;
+  });
+}
+
 AveragedEpochs averaged_epochs(const RunSpec& spec, std::int64_t updates_per_epoch) {
   const std::int64_t last =
       (updates_of(spec, updates_per_epoch) + updates_per_epoch - 1) / updates_per_epoch;

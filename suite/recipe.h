@@ -33,6 +33,8 @@ struct Recipe {
 const std::vector<Recipe>& recipes();
 /// Of the spec's model. Throws InputError, listing the names.
 const Recipe& find_recipe(const RunSpec& spec);
+/// Whether there is one.
+bool is_recipe(const RunSpec& spec);
 
 /// The first and the last of the run's epochs (the first is 1) whose last weights are averaged at
 /// its end, as many as the spec says, or else the recipe; none: that is one or none, or the run has

@@ -393,24 +393,30 @@ std::int64_t updates_of(const RunSpec& spec, std::int64_t updates_per_epoch) {
                                                                           : updates;
 }
 
-std::string case_name(const RunSpec& spec) {
+std::string key_values(const RunSpec& spec, const std::vector<std::string>& keys) {
   RunSpec plain;
   plain.model = spec.model;
-  const nlohmann::json mine = to_json(spec), defaults = to_json(validated(plain));
-  std::string name = "model=" + spec.model + "/data=" + spec.data;
-  for (const char* key :
-       {"device", "precision", "rounding", "norm", "sparsity", "sparse_method", "sparse_scope",
-        "sparse_index", "batch_size", "microbatch", "max_tokens", "microbatch_tokens",
-        "sentence_length", "conv_impl", "loss_chunk", "checkpoint"}) {
-    if (mine[key] == defaults[key]) continue;
-    if (std::string(key).starts_with("sparse_") && spec.sparsity == 0) continue;           // off
-    if (std::string(key) == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
-    if (std::string(key) == "microbatch_tokens" && spec.microbatch_tokens == spec.max_tokens)
-      continue;
-    name += concat("/", key, "=",
+  if (is_recipe(spec)) plain.recipe = spec.recipe;
+  const nlohmann::json mine = to_json(spec), not_given = to_json(plain),
+                       defaults = to_json(validated(plain));
+  std::string text;
+  for (const std::string& key : keys) {
+    if (mine[key] == defaults[key] || mine[key] == not_given[key]) continue;
+    if (key.starts_with("sparse_") && spec.sparsity == 0) continue;           // off
+    if (key == "microbatch" && spec.microbatch == spec.batch_size) continue;  // off
+    if (key == "microbatch_tokens" && spec.microbatch_tokens == spec.max_tokens) continue;
+    text += concat("/", key, "=",
                    mine[key].is_string() ? mine[key].get<std::string>() : mine[key].dump());
   }
-  return name;
+  return text;
+}
+
+std::string case_name(const RunSpec& spec) {
+  return concat("model=", spec.model, "/data=", spec.data,
+                key_values(spec, {"device", "precision", "rounding", "norm", "sparsity",
+                                  "sparse_method", "sparse_scope", "sparse_index", "batch_size",
+                                  "microbatch", "max_tokens", "microbatch_tokens",
+                                  "sentence_length", "conv_impl", "loss_chunk", "checkpoint"}));
 }
 
 }  // namespace memfloor

@@ -87,8 +87,11 @@ RunSpec validated(RunSpec spec);
 std::int64_t updates_of(const RunSpec& spec, std::int64_t updates_per_epoch);
 
 /// "model=wrn28_2/data=synthetic/precision=bf16_mixed": every key that shapes a step and differs
-/// from its default, model and data always.
+/// from its default, model and data always. The spec may be one that validated() refuses, but for
+/// its model.
 std::string case_name(const RunSpec& spec);
+/// "/epochs=3/order=sequential": those of `keys` that are given and differ from their defaults.
+std::string key_values(const RunSpec& spec, const std::vector<std::string>& keys);
 
 /// The bytes of checkpoint "budget:7MiB", nothing for another checkpoint.
 std::optional<std::int64_t> checkpoint_budget(const RunSpec& spec);
