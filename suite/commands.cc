@@ -342,10 +342,16 @@ int run_command(const CommandLine& line) {
     return 0;
   }
   const std::pair<const char*, int (*)(const CommandLine&)> commands[] = {
-      {"list", list},           {"train", train},
-      {"measure", measure},     {"predict", predict_command},
-      {"explain", explain},     {"evaluate", evaluate},
-      {"plan", plan},           {"bleu", bleu_command},
+      {"list", list},
+      {"train", train},
+      {"measure", measure},
+      {"predict", predict_command},
+      {"explain", explain},
+      {"evaluate", evaluate},
+      {"plan", plan},
+      {"bleu", bleu_command},
+      {"suite run", suite_run_command},
+      {"suite summary", suite_summary_command},
       {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)
     if (line.command == name) {

@@ -50,7 +50,6 @@ void claim_for_machine(const std::string& folder, const json& environment) {
   const json mine = machine_of(environment);
   if (std::filesystem::exists(path)) {
     const json theirs = json::parse(std::ifstream(path), nullptr, false);
-    if (theirs == mine) return;
     if (!theirs.is_object())
       throw InputError(concat("'", path, "' is damaged, so nobody can say which machine the ",
                               "results beside it are of; mend or delete it"));
@@ -64,6 +63,9 @@ void claim_for_machine(const std::string& folder, const json& environment) {
       throw InputError(concat("'", folder, "' has results of other libraries or kernels: its ",
                               "fingerprint is ", fingerprint.dump(), ", not ",
                               mine["fingerprint"].dump(), "; name another folder with --results"));
+    json same = theirs;
+    same["fingerprint"] = mine["fingerprint"];
+    if (same == mine) return;
   }
   write_result(path, mine);
 }

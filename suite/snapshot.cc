@@ -65,6 +65,16 @@ void write_snapshot(const std::string& path, const TrainingState& state, Trainer
   writer.write(path);
 }
 
+bool is_snapshot_of(const std::string& path, const RunSpec& spec) {
+  try {
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    const auto theirs = file.metadata().find("spec");
+    return theirs != file.metadata().end() && theirs->second == identity_of(spec).dump();
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 TrainingState read_snapshot(const std::string& path, Trainer& trainer) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const auto text = [&](const char* key) {

@@ -43,8 +43,9 @@ SuiteData find_text(const fs::path& folder) {
     if (!fs::exists(place / "corpus.json")) continue;
     const auto record = nlohmann::json::parse(std::ifstream(place / "corpus.json"), nullptr, false);
     const auto pairs = nlohmann::json::json_pointer("/splits/train/pairs");
-    const std::int64_t size =
-        record.contains(pairs) && record[pairs].is_number_integer() ? record[pairs].get<std::int64_t>() : 0;
+    const std::int64_t size = record.contains(pairs) && record[pairs].is_number_integer()
+                                  ? record[pairs].get<std::int64_t>()
+                                  : 0;
     if (size <= most) continue;
     most = size;
     best = {"translation", place.string(),
@@ -62,13 +63,13 @@ SuiteData find_suite_data(const std::string& folder, ModelFamily family) {
   SuiteData found;
   if (!folder.empty()) found = images ? find_images(folder) : find_text(folder);
   if (found.sentence.empty())
-    found.sentence =
-        concat("trains on the built-in ", images ? "images" : "language pair",
-               ", whose quality says nothing about real data (",
-               folder.empty() ? "no --data-dir is given"
-                              : concat("'", folder, "' has no ",
-                                       images ? "cifar-10-batches-bin" : "prepared corpus"),
-               ")");
+    found.sentence = concat(
+        "trains on the built-in ", images ? "images" : "language pair",
+        ", whose quality says nothing about real data (",
+        folder.empty()
+            ? "no --data-dir is given"
+            : concat("'", folder, "' has no ", images ? "cifar-10-batches-bin" : "prepared corpus"),
+        ")");
   return found;
 }
 

@@ -87,8 +87,9 @@ const json& trial_settings(ModelFamily family) {
 // Keys of trainings only: what is measured or timed does not depend on them.
 const std::set<std::string>& training_keys() {
   static const std::set<std::string> keys{
-      "recipe", "epochs",        "max_steps",  "test_images",       "test_sentences", "average_epochs",
-      "order",  "learning_rate", "loss_scale", "loss_scale_window", "rewire_stop"};
+      "recipe",         "epochs", "max_steps",     "test_images", "test_sentences",
+      "average_epochs", "order",  "learning_rate", "loss_scale",  "loss_scale_window",
+      "rewire_stop"};
   return keys;
 }
 
@@ -157,20 +158,21 @@ class Planner {
   void add(const LevelPart& part, const std::string& model) {
     const Rows& rows = part.rows(family_of(model));
     if (part.training == Training::whole && !data_[model].is_real() && !given("data")) {
-      plan_.notes.push_back(concat(model, " is not trained whole: that needs its data; see "
-                                          "docs/data.md, and give --data-dir"));
+      plan_.notes.push_back(concat(model,
+                                   " is not trained whole: that needs its data; see "
+                                   "docs/data.md, and give --data-dir"));
       return;
     }
-    const RunSpec spec = part.training == Training::none ? base(model, false)
-                                                         : training_base(model, part.training);
+    const RunSpec spec =
+        part.training == Training::none ? base(model, false) : training_base(model, part.training);
     std::vector<Case> cases = suite_cases(spec, {spec.model});
     std::erase_if(cases, [&](const Case& c) { return c.kind != part.kind; });
     const std::map<std::string, std::string> roles = roles_of(cases);
     for (const Case& c : cases) {
       const auto role = roles.find(c.name);
       if (!rows.roles.empty() &&
-          (role == roles.end() || std::find(rows.roles.begin(), rows.roles.end(), role->second) ==
-                                      rows.roles.end()))
+          (role == roles.end() ||
+           std::find(rows.roles.begin(), rows.roles.end(), role->second) == rows.roles.end()))
         continue;
       SuiteTask task{part.command,
                      c.spec,
@@ -211,10 +213,9 @@ class Planner {
              !std::regex_search(task.alias, expression);
     });
     if (plan_.tasks.empty())
-      throw InputError(concat("--filter '", request_.filter, "' matches nothing of --",
-                              request_.level,
-                              "; see the names with: memfloor suite run --dry-run --",
-                              request_.level));
+      throw InputError(
+          concat("--filter '", request_.filter, "' matches nothing of --", request_.level,
+                 "; see the names with: memfloor suite run --dry-run --", request_.level));
   }
 
   const SuiteRequest& request_;
@@ -241,10 +242,19 @@ const std::vector<std::string>& suite_commands() {
 
 const std::vector<std::string>& technique_keys() {
   static const std::vector<std::string> keys{
-      "preset",       "precision",    "rounding",   "norm",       "sparsity",          "sparse_method",
-      "sparse_scope", "sparse_index", "microbatch", "microbatch_tokens", "conv_impl",
-      "loss_chunk",   "checkpoint"};
+      "preset",        "precision",    "rounding",     "norm",       "sparsity",
+      "sparse_method", "sparse_scope", "sparse_index", "microbatch", "microbatch_tokens",
+      "conv_impl",     "loss_chunk",   "checkpoint"};
   return keys;
+}
+
+RunSpec without_techniques(RunSpec spec) {
+  const RunSpec off;
+  for (const SpecKey& key : spec_keys())
+    if (const auto& keys = technique_keys();
+        std::find(keys.begin(), keys.end(), key.name) != keys.end())
+      std::visit([&](auto member) { spec.*member = off.*member; }, key.member);
+  return validated(spec);
 }
 
 SuitePlan plan_suite(const SuiteRequest& request) {

@@ -48,6 +48,8 @@ const std::vector<std::string>& suite_commands();
 
 /// The spec keys that are settings of techniques: what the cases of one workload differ in.
 const std::vector<std::string>& technique_keys();
+/// Validated; all of them off.
+RunSpec without_techniques(RunSpec spec);
 
 /// The part `shard` of `shards` (from 1) of the tasks, in their order. The shards' sums of costs
 /// are about equal, and which task is in which depends on nothing but names and costs.
