@@ -1,6 +1,7 @@
 # Writes generated/memfloor_build_info.h: what identifies the code and the build in a result file.
 # Included, it makes the target memfloor_build_info; run by cmake -P at every build, it writes the
-# header, which changes (and recompiles its one user) only when the commit or the flags change.
+# header, which changes (and recompiles its one user) only when the code, the commit or the flags
+# change.
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   get_target_property(interface_options memfloor_options INTERFACE_COMPILE_OPTIONS)
@@ -33,7 +34,28 @@ endif()
 
 include(${VALUES})
 
-# Code that is compiled decides whether a commit is "-dirty"; results and notes do not.
+# What a result depends on, beside the machine and its libraries.
+set(source_folders core backends engine models techniques data_loaders suite cmake)
+
+# One hash over the names and the contents of all source files: whether two results have the same
+# code, with or without git, committed or not.
+set(patterns "")
+foreach(folder IN LISTS source_folders)
+  foreach(ending cc h cu cuh cmake)
+    list(APPEND patterns ${source_dir}/${folder}/*.${ending})
+  endforeach()
+endforeach()
+file(GLOB_RECURSE source_files RELATIVE ${source_dir} ${patterns})
+list(APPEND source_files CMakeLists.txt)
+list(SORT source_files)
+set(hashes "")
+foreach(source_file IN LISTS source_files)
+  file(SHA256 ${source_dir}/${source_file} hash)
+  string(APPEND hashes "${hash} ${source_file}\n")
+endforeach()
+string(SHA256 source_sha256 "${hashes}")
+
+# The same code decides whether a commit is "-dirty"; results and notes do not.
 set(commit "unknown")
 find_program(git git)
 if(git)
@@ -42,7 +64,7 @@ if(git)
   if(NOT failed)
     set(commit ${head})
     execute_process(COMMAND ${git} -C ${source_dir} --no-optional-locks status --porcelain --
-      core backends engine models techniques data_loaders suite cmake CMakeLists.txt
+      ${source_folders} CMakeLists.txt
       OUTPUT_VARIABLE changes ERROR_QUIET)
     if(changes)
       string(APPEND commit "-dirty")
@@ -57,6 +79,7 @@ namespace memfloor::build_info {
 
 inline constexpr const char* kVersion = \"${version}\";
 inline constexpr const char* kGitCommit = \"${commit}\";  // 40 hex digits, \"-dirty\" if changed
+inline constexpr const char* kSourceSha256 = \"${source_sha256}\";
 inline constexpr const char* kCompiler = \"${compiler}\";
 inline constexpr const char* kCompilerFlags = \"${flags}\";
 inline constexpr const char* kBuildType = \"${build_type}\";

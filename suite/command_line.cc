@@ -22,13 +22,17 @@ constexpr CommandHelp kCommands[] = {
     {"list", "models, techniques, recipes, spec keys and registered benchmarks"},
     {"train", "train to the end of the recipe; writes a result file with --out"},
     {"measure", "two real steps and one evaluation part, then the byte table"},
+    {"step", "real steps with a clock, and the byte table"},
     {"predict", "the same table without running: the null backend"},
     {"explain", "the tensors alive at the peak, largest first"},
+    {"timeline", "predict, and the bytes of every category through one update"},
     {"evaluate", "test accuracy of --weights FILE"},
     {"plan", "combinations of techniques that fit --memory-budget, with work and accuracy risk"},
     {"bleu", "BLEU of --hypotheses FILE against --reference FILE, a sentence a line"},
     {"suite run", "every case of a level, a result file each; what is there already is skipped"},
     {"suite summary", "the table of a folder of results"},
+    {"compare",
+     "results A and B, files or folders: bytes, times, quality; exit status 1: regressions"},
     {"bench", "Google Benchmark over what is registered; --benchmark_* flags pass through"},
 };
 
@@ -55,6 +59,8 @@ options::options_description describe() {
       "write every update's loss to this file, JSON lines");
   add("snapshot-every", options::value<std::string>(),
       "updates between snapshots, kept at OUT.snapshot");
+  add("steps", options::value<std::string>(),
+      "how many steps are timed (default: 20 of images, 5 of text)");
   add("resume", options::bool_switch(), "continue from OUT.snapshot where it exists");
   add("seeds", options::value<std::string>(),
       "train once for each, as in 1,2,3; reports mean and spread");
@@ -83,9 +89,9 @@ struct FlagUse {
 };
 const FlagUse kFlagUses[] = {
     {"json",
-     {"list", "train", "measure", "predict", "explain", "evaluate", "plan", "bleu", "suite run",
-      "suite summary"}},
-    {"out", {"train", "measure", "predict", "evaluate"}},
+     {"list", "train", "measure", "step", "predict", "explain", "timeline", "evaluate", "plan",
+      "bleu", "suite run", "suite summary", "compare"}},
+    {"out", {"train", "measure", "step", "predict", "timeline", "evaluate", "compare"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
     {"save-weights", {"train"}},
@@ -93,6 +99,7 @@ const FlagUse kFlagUses[] = {
     {"log-loss", {"train"}},
     {"snapshot-every", {"train"}},
     {"resume", {"train"}},
+    {"steps", {"step"}},
     {"seeds", {"train"}},
     {"hypotheses", {"bleu"}},
     {"reference", {"bleu"}},
@@ -228,7 +235,9 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     const options::parsed_options parsed =
         options::command_line_parser(rest).options(description).style(style).run();
     for (const options::option& option : parsed.options)
-      if (option.position_key >= 0)
+      if (option.position_key >= 0 && line.command == "compare")
+        line.paths.push_back(option.value.front());
+      else if (option.position_key >= 0)
         throw InputError(concat("'", option.value.front(),
                                 "' is not a flag (they begin with --); see: memfloor --help"));
     options::store(parsed, given);
@@ -294,6 +303,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   line.help = given["help"].as<bool>();
   if (given.count("snapshot-every"))
     line.snapshot_every = whole_number(text("snapshot-every"), "--snapshot-every", 1);
+  if (given.count("steps")) line.steps = whole_number(text("steps"), "--steps", 1);
   if (given.count("seeds")) line.seeds = parse_seeds(text("seeds"));
   if ((line.resume || line.snapshot_every > 0) && line.out.empty())
     throw InputError(

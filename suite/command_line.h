@@ -26,9 +26,11 @@ struct CommandLine {
   std::string hypotheses, reference, tokenize;  // of bleu
   bool json = false, resume = false, help = false, lower_case = false;
   std::int64_t snapshot_every = 0;
+  std::int64_t steps = 0;  // of step; 0: as many as is usual
   std::vector<std::int64_t> seeds;
   std::set<std::string> given;  // keys of the spec: typed, or in a --spec file and not the default
   SuiteFlags suite;
+  std::vector<std::string> paths;            // of compare
   std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through
 };
 
@@ -46,5 +48,8 @@ int suite_summary_command(const CommandLine& line);
 
 /// Scores translations: memfloor bleu.
 int bleu_command(const CommandLine& line);
+
+/// Two sets of results side by side: memfloor compare. 1 where there is a regression.
+int compare_command(const CommandLine& line);
 
 }  // namespace memfloor

@@ -8,12 +8,15 @@
 
 #include "core/error.h"
 #include "suite/benchmarks.h"
+#include "suite/cases.h"
 #include "suite/command_line.h"
 #include "suite/planner.h"
 #include "suite/presets.h"
 #include "suite/progress_line.h"
 #include "suite/result.h"
 #include "suite/session.h"
+#include "suite/timed_steps.h"
+#include "suite/timeline.h"
 #include "suite/training_run.h"
 #include "suite/weights_file.h"
 #include "techniques/registry.h"
@@ -70,8 +73,8 @@ int list(const CommandLine& line) {
                              {"model", name_of(preset.family)},
                              {"description", preset.description},
                              {"settings", preset.settings}});
-    for (const std::string& name : benchmark_names()) names.push_back(name);
-    std::cout << json{{"models", {"wrn28_2", "dynamic_conv"}},
+    for (const std::string& name : benchmark_names(line)) names.push_back(name);
+    std::cout << json{{"models", suite_models()},
                       {"data", {"synthetic", "cifar10", "translation"}},
                       {"precision", precision_names()},
                       {"checkpoint", checkpoint_names()},
@@ -111,7 +114,7 @@ int list(const CommandLine& line) {
   for (const SpecKey& key : spec_keys())
     std::printf("  %-16s %s\n", key.flag().c_str(), key.help.c_str());
   std::cout << "benchmarks:\n";
-  for (const std::string& name : benchmark_names()) std::cout << "  " << name << "\n";
+  for (const std::string& name : benchmark_names(line)) std::cout << "  " << name << "\n";
   return 0;
 }
 
@@ -251,6 +254,30 @@ int measure(const CommandLine& line) {
   return 0;
 }
 
+// As in "5 steps, ...": of a result of timed steps.
+std::string step_text(const Session& session, const TimedSteps& steps) {
+  return concat(steps.seconds().size(), " steps: ", fixed(steps.terms_per_second(), 1), " ",
+                session.task->unit(), "/s (median step ", fixed(1e3 * median(steps.seconds()), 1),
+                " ms)\n");
+}
+
+int step(const CommandLine& line) {
+  check_writable(line.out);
+  Session session = open_session(line.spec);
+  TimedSteps steps(session);
+  const std::int64_t count = line.steps > 0 ? line.steps : timed_steps_of(session.spec);
+  for (std::int64_t i = 0; i < count; ++i) steps.step();
+  json result = make_result("step", session, nullptr);
+  result["time"]["step_seconds"] = steps.seconds();
+  result["time"]["step_seconds_median"] = median(steps.seconds());
+  result["time"][concat(session.task->unit(), "_per_second")] = steps.terms_per_second();
+  report(line, line.out, result,
+         heading(session) + memory_table(result) + step_text(session, steps) + notes_text(result));
+  const std::string difference = prediction_difference(session.prediction, *session.trainer);
+  if (!difference.empty()) throw Error("prediction and measurement differ: " + difference);
+  return 0;
+}
+
 int predict_command(const CommandLine& line) {
   check_writable(line.out);
   const Session session = predict_session(line.spec);
@@ -275,6 +302,19 @@ int explain(const CommandLine& line) {
   for (const LiveBlock& block : blocks)
     std::printf("  %15lld  %-16s %s\n", static_cast<long long>(block.bytes),
                 name_of(block.category), block.label.c_str());
+  return 0;
+}
+
+int timeline(const CommandLine& line) {
+  check_writable(line.out);
+  const Session session = predict_session(line.spec);
+  json result = make_result("timeline", session, nullptr);
+  result["timeline"] = timeline_json(instants_of_update(session));
+  report(line, line.out, result,
+         heading(session) + memory_table(result) + notes_text(result) +
+             concat("one update is ", result["timeline"]["events"].get<std::int64_t>(),
+                    " events of the ledger; a result file (--out, --json) has ",
+                    result["timeline"]["points"].size(), " instants of them\n"));
   return 0;
 }
 
@@ -345,13 +385,16 @@ int run_command(const CommandLine& line) {
       {"list", list},
       {"train", train},
       {"measure", measure},
+      {"step", step},
       {"predict", predict_command},
       {"explain", explain},
+      {"timeline", timeline},
       {"evaluate", evaluate},
       {"plan", plan},
       {"bleu", bleu_command},
       {"suite run", suite_run_command},
       {"suite summary", suite_summary_command},
+      {"compare", compare_command},
       {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)
     if (line.command == name) {

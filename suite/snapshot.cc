@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/safetensors.h"
+#include "suite/environment.h"
 
 namespace memfloor {
 namespace {
@@ -60,6 +61,7 @@ void write_snapshot(const std::string& path, const TrainingState& state, Trainer
                       {"training_record", to_json(trainer.training_record)},
                       {"evaluation_record", to_json(trainer.evaluation_record)}};
   writer.set_metadata("memfloor_snapshot", "1");
+  writer.set_metadata("source_sha256", source_sha256());
   writer.set_metadata("spec", identity_of(trainer.spec()).dump());
   writer.set_metadata("progress", progress.dump());
   writer.write(path);
@@ -68,8 +70,11 @@ void write_snapshot(const std::string& path, const TrainingState& state, Trainer
 bool is_snapshot_of(const std::string& path, const RunSpec& spec) {
   try {
     const SafetensorsFile file = SafetensorsFile::open(path);
-    const auto theirs = file.metadata().find("spec");
-    return theirs != file.metadata().end() && theirs->second == identity_of(spec).dump();
+    const auto is = [&](const char* key, const std::string& value) {
+      const auto found = file.metadata().find(key);
+      return found != file.metadata().end() && found->second == value;
+    };
+    return is("spec", identity_of(spec).dump()) && is("source_sha256", source_sha256());
   } catch (const InputError&) {
     return false;
   }

@@ -76,8 +76,10 @@ Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
     Context ctx = context(&tape, Pass::first);
     ctx.place = {request.seed, minibatch.number, part.first};
     request.first = part.first, request.count = part.count;
+    stage("forward");
     const std::vector<Block> staged =
         network_->run(ctx, request, LossTarget{sums(), gradient_scale});
+    stage("backward");
     tape.backward(ctx);
     work.forward += ctx.work.forward;
     work.backward += ctx.work.backward;
@@ -85,6 +87,7 @@ Totals Trainer::update(const Minibatch& minibatch, float learning_rate) {
     work.recomputed_bytes += ctx.work.recomputed_bytes;
   }
 
+  stage("update");
   Totals totals = read_sums(terms);
   totals.updated = scaler_->accept(!scaler_->checks() || parameters_->gradients_finite());
   if (totals.updated) {

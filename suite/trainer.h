@@ -64,6 +64,8 @@ class Trainer {
   TensorOps& ops() { return backend_.tensor_ops(); }
   const RunSpec& spec() const { return spec_; }
 
+  /// Told in train() what begins: "forward" and "backward" of every part, then "update".
+  std::function<void(const char* stage)> on_stage;
   /// Peaks over all minibatches, and over all evaluation parts.
   MemoryRecord training_record, evaluation_record;
   /// Multiply-adds of the last minibatch, and of the last evaluation part.
@@ -75,6 +77,9 @@ class Trainer {
   Totals update(const Minibatch& minibatch, float learning_rate);
   Context context(Tape* tape, Pass pass) { return context(ledger_, tape, pass); }
   Context context(Ledger& ledger, Tape* tape, Pass pass);
+  void stage(const char* name) const {
+    if (on_stage) on_stage(name);
+  }
   LossSums* sums() const { return static_cast<LossSums*>(sums_.data()); }
   Totals read_sums(std::int64_t terms);
 
