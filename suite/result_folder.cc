@@ -35,6 +35,10 @@ std::string fault_of(const json& result, const SuiteTask& task) {
       return "its bytes do not sum to its peak";
     if (!result.at("spec").is_object() || !result.at("environment").is_object())
       return "it has no spec";
+    if (task.command == "measure" || task.command == "step")
+      for (const json& note : result.at("notes"))
+        if (note.get<std::string>().starts_with("prediction and measurement differ"))
+          return "its bytes are not those predicted";
     if (task.command == "train" && result.at("quality").at("curve").empty())
       return "it has no curve of its training";
     if (task.command == "timeline" && result.at("timeline").at("points").empty())
