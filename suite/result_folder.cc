@@ -72,8 +72,8 @@ void ResultFolder::open(const json& environment, bool shared) {
       errno == EWOULDBLOCK)
     throw InputError(concat("another run of the suite is at work in '", path_,
                             "'; wait for its end, or name another folder with --results"));
-  check_space();
   claim_for_machine(path_, environment);
+  check_space();
   for (const std::string& command : suite_commands())
     remove_abandoned_temporaries(path_ + "/" + command);
 }

@@ -155,6 +155,16 @@ class Planner {
     return spec;
   }
 
+  const std::vector<Case>& cases_of(const std::string& model, Training training) {
+    const auto [place, is_new] = cases_.try_emplace({model, training});
+    if (is_new) {
+      const RunSpec spec =
+          training == Training::none ? base(model, false) : training_base(model, training);
+      place->second = suite_cases(spec, {spec.model});
+    }
+    return place->second;
+  }
+
   void add(const LevelPart& part, const std::string& model) {
     const Rows& rows = part.rows(family_of(model));
     if (part.training == Training::whole && !data_[model].is_real() && !given("data")) {
@@ -163,9 +173,7 @@ class Planner {
                                    "docs/data.md, and give --data-dir"));
       return;
     }
-    const RunSpec spec =
-        part.training == Training::none ? base(model, false) : training_base(model, part.training);
-    std::vector<Case> cases = suite_cases(spec, {spec.model});
+    std::vector<Case> cases = cases_of(model, part.training);
     std::erase_if(cases, [&](const Case& c) { return c.kind != part.kind; });
     const std::map<std::string, std::string> roles = roles_of(cases);
     for (const Case& c : cases) {
@@ -185,14 +193,15 @@ class Planner {
     }
   }
 
-  // By the name of the case, of one kind's cases of one model. The first has everything off.
+  // By the name of the case, of one kind's cases of one model.
   static std::map<std::string, std::string> roles_of(const std::vector<Case>& cases) {
-    const Case& baseline = cases.front();
-    std::map<std::string, std::string> roles{{baseline.name, "baseline"}};
-    for (const TechniqueSetting& setting : technique_settings(family_of(baseline.spec.model))) {
-      RunSpec spec = baseline.spec;
+    const CaseKind kind = cases.front().kind;
+    const RunSpec baseline = without_techniques(cases.front().spec);
+    std::map<std::string, std::string> roles{{name_of_case(kind, baseline), "baseline"}};
+    for (const TechniqueSetting& setting : technique_settings(family_of(baseline.model))) {
+      RunSpec spec = baseline;
       set_from_json(spec, setting.on, setting.technique);
-      roles.emplace(name_of_case(baseline.kind, spec), "technique");
+      roles.emplace(name_of_case(kind, spec), "technique");
     }
     for (const Case& c : cases)
       if (!c.spec.preset.empty()) roles.emplace(c.name, c.spec.preset);
@@ -220,6 +229,7 @@ class Planner {
 
   const SuiteRequest& request_;
   std::map<std::string, SuiteData> data_;  // by model
+  std::map<std::pair<std::string, Training>, std::vector<Case>> cases_;
   std::set<std::string> files_;
   SuitePlan plan_;
 };

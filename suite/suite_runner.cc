@@ -103,7 +103,7 @@ class Runner {
       if (!running_.empty()) show();
     }
     if (full_) std::rethrow_exception(full_);
-    outcome_.interrupted = interruptions > 0;
+    outcome_.interrupted = interruptions > 0 && done_ < tasks_.size();
     return outcome_;
   }
 
