@@ -85,9 +85,11 @@ void ResultFolder::check_space() const {
 
 std::optional<std::string> ResultFolder::missing(const SuiteTask& task) const {
   const std::string path = path_of(task);
-  std::ifstream file(path);
-  if (!file) return "";
-  const json result = json::parse(file, nullptr, false);
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return "";
+  if (!fs::is_regular_file(status)) return "it is no file";
+  const json result = json::parse(std::ifstream(path), nullptr, false);
   if (std::string fault = fault_of(result, task); !fault.empty()) return fault;
   json theirs = result["spec"], mine = to_json(task.spec);
   theirs.erase("data_dir"), mine.erase("data_dir");  // its hashes are compared below

@@ -32,7 +32,8 @@ std::vector<std::string> files_of(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error))
-    if (entry->path().extension() == ".json") files.push_back(entry->path().string());
+    if (entry->path().extension() == ".json" && entry->is_regular_file(error))
+      files.push_back(entry->path().string());
   std::sort(files.begin(), files.end());
   return files;
 }
