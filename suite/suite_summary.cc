@@ -234,7 +234,7 @@ std::string summary_text(const json& summary) {
             "\n  at the peak    less  the paper's    less   again  speed\n";
     std::size_t predicted = 0;
     for (const json& row : workload["rows"])
-      if (row["commands"] == json{"predict"})
+      if (row["commands"] == json{"predict"} && row["techniques"] != "" && row["preset"].is_null())
         ++predicted;
       else
         text += row_text(row);

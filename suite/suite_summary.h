@@ -11,7 +11,8 @@ namespace memfloor {
 /// results are listed with the reason.
 nlohmann::json suite_summary(const std::string& folder);
 
-/// The same for people. Cases of which there is a prediction only are counted, not listed.
+/// The same for people. Of cases with a prediction only, baseline and presets are listed; the
+/// others are counted.
 std::string summary_text(const nlohmann::json& summary);
 
 }  // namespace memfloor
