@@ -17,17 +17,14 @@ using nlohmann::json;
 // Of synthetic translation: those of the corpus are about as long on average.
 constexpr std::int64_t kSentenceLength = 25;
 
-// One technique at a time, beside the settings that the combinations have.
+// One technique at a time, beside the settings that the combinations have and what the registries
+// of techniques know by name.
 const std::vector<json>& variants(ModelFamily family) {
   static const std::vector<json> wide_resnet{
       {{"sparsity", 0.5}},
       {{"sparsity", 0.6}},
       {{"sparsity", 0.7}},
       {{"sparsity", 0.9}},
-      {{"sparsity", 0.8}, {"sparse_method", "set"}},
-      {{"sparsity", 0.8}, {"sparse_method", "static"}},
-      {{"sparsity", 0.8}, {"sparse_index", "csr16"}},
-      {{"sparsity", 0.8}, {"sparse_index", "csr32"}},
       {{"precision", "fp16"}, {"rounding", "nearest"}},
       {{"precision", "bf16"}, {"rounding", "nearest"}},
       {{"microbatch", 1}},
@@ -56,10 +53,6 @@ const std::vector<json>& variants(ModelFamily family) {
       {{"sparsity", 0.9}},
       {{"sparsity", 0.8}, {"sparse_scope", "all"}},
       {{"sparsity", 0.9}, {"sparse_scope", "all"}},
-      {{"sparsity", 0.8}, {"sparse_method", "set"}},
-      {{"sparsity", 0.8}, {"sparse_method", "static"}},
-      {{"sparsity", 0.8}, {"sparse_index", "csr16"}},
-      {{"sparsity", 0.8}, {"sparse_index", "csr32"}},
       {{"precision", "fp16"}, {"rounding", "nearest"}},
       {{"precision", "bf16"}, {"rounding", "nearest"}},
       {{"microbatch_tokens", 125}},
@@ -101,13 +94,17 @@ std::vector<RunSpec> combinations(const RunSpec& base) {
   return all;
 }
 
-// Of one model, as given to validated(). What a preset settles comes last: see suite_cases().
+// Of one model, as given to validated(); some come twice. Presets are last: see suite_cases().
 std::vector<RunSpec> specs_of(RunSpec base) {
   base.preset.clear();
   std::vector<RunSpec> all;
   for (const RunSpec& combination : combinations(base))
     for (const std::string& precision : precision_names())
       all.push_back(with(combination, {{"precision", precision}}));
+  for (const std::string& method : sparse_method_names())
+    all.push_back(with(base, {{"sparsity", 0.8}, {"sparse_method", method}}));
+  for (const std::string& index : sparse_index_names())
+    all.push_back(with(base, {{"sparsity", 0.8}, {"sparse_index", index}}));
   const ModelFamily family = family_of(base.model);
   for (const json& variant : variants(family)) all.push_back(with(base, variant));
   for (const Preset& preset : presets())
