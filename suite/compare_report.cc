@@ -34,7 +34,7 @@ std::string spread_text(const SampleSummary& s) {
 std::string threads_text(const Row& row) {
   return row.threads_a == row.threads_b
              ? ""
-             : concat("; A ran with ", row.threads_a, " threads, B with ", row.threads_b);
+             : concat("; threads: ", row.threads_a, " in A, ", row.threads_b, " in B");
 }
 
 std::string unit_of(const ByteDifference& d) {

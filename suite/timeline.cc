@@ -25,10 +25,16 @@ class Follower {
     std::vector<Instant> instants;
     std::string stage;
     bool in_phase = false;
+    const auto add_instant = [&] {
+      instants.push_back({static_cast<std::int64_t>(instants.size()), stage, live_});
+    };
     auto next = stages.begin();
     for (std::size_t i = 0; i < events.size(); ++i) {
       const LedgerEvent& event = events[i];
-      for (; next != stages.end() && next->first <= i; ++next) stage = next->second;
+      for (; next != stages.end() && next->first <= i; ++next) {
+        stage = next->second;  // an event of its own: an update may allocate nothing
+        add_instant();
+      }
       if (event.kind == Kind::allocate) {
         alive_[event.id] = {event.category, event.bytes};
         at(live_, event.category) += event.bytes;
@@ -46,7 +52,7 @@ class Follower {
         // A minibatch begins with forward.
         stage = event.label == kPatternUpdate ? kPatternUpdate : "forward";
       }
-      if (in_phase) instants.push_back({static_cast<std::int64_t>(instants.size()), stage, live_});
+      if (in_phase) add_instant();
     }
     return instants;
   }

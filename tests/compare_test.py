@@ -74,7 +74,11 @@ class CompareTest(StoredResultsTest):
         self.assertIn("Bytes are equal in 4 runs of 4.", text)
         self.assertIn("no significant change", text)
         counts = self.compare_json()["counts"]
-        self.assertEqual((counts["regression"], counts["explained"]), (0, 0))
+        self.assertEqual((counts["regression"], counts["improvement"], counts["explained"]),
+                         (0, 0, 0))
+        self.assertIn("no regression in 4 runs", self.compare("second", "first"))
+        # A sure difference that is too small to matter.
+        self.assertIn("significant, but below 5 %", text)
 
     def test_identical_results(self):
         comparison = self.compare_json("first", "first")
@@ -133,7 +137,7 @@ class CompareTest(StoredResultsTest):
         self.assertIn("instruction_set: avx2 and avx512_core_amx", text)
         self.assertIn("Bytes that differ as machines may", sections(text))
         self.assertEqual(self.compare_json()["counts"]["explained"], 4)
-        self.change("second", "predict_wrn10_1", {"memory.paper.model_bytes": lambda n: n + 1})
+        self.change("second", "predict_wrn28_2", {"memory.paper.model_bytes": lambda n: n + 1})
         lines = sections(self.compare(status=1))["Regressions"]
         self.assertEqual(len(lines), 1)
         self.assertIn("must be equal on every machine", lines[0])
@@ -143,6 +147,14 @@ class CompareTest(StoredResultsTest):
         lines = sections(self.compare())["Improvements"]
         self.assertEqual(len(lines), 1)
         self.assertIn(IMAGES, lines[0])
+
+    def test_noise_is_no_regression(self):
+        for side, times in (("first", [1, 2, 3, 4, 5]), ("second", [1.1, 2.1, 3.6, 4.1, 5.1])):
+            self.change(side, "step_wrn10_1", {"time.step_seconds": times})
+        comparison = self.compare_json()
+        time = self.row(comparison, IMAGES)["time"]
+        self.assertAlmostEqual(time["slower_by"], 0.2)
+        self.assertEqual(time["verdict"], "unchanged")
 
     def test_few_samples_decide_nothing(self):
         for side in ("first", "second"):
@@ -169,7 +181,7 @@ class CompareTest(StoredResultsTest):
                      "environment.fingerprint": lambda t: t.replace("threads=1", "threads=8")})
         comparison = self.compare_json()
         self.assertEqual(self.row(comparison, IMAGES)["threads"], {"a": 1, "b": 8})
-        self.assertIn("A ran with 1 threads, B with 8", self.compare())
+        self.assertIn("threads: 1 in A, 8 in B", self.compare())
 
     def test_runs_without_a_partner_are_listed(self):
         (self.folder / "first" / "step_dynamic_conv.json").unlink()

@@ -58,6 +58,14 @@ class Commands(MemfloorTest):
             self.assertEqual(predicted["flops"], measured["flops"])
             self.assertIsNone(predicted["quality"]["test_accuracy"])
 
+    def test_timeline(self):
+        result = self.result("timeline", *SMALL, "--preset", "leanest")
+        points = result["timeline"]["points"]
+        self.assertIn(result["memory"]["at_peak"], [point["bytes"] for point in points])
+        self.assertEqual({point["phase"] for point in points},
+                         {"forward", "backward", "update", "pattern update"})
+        self.assertEqual(points[-1]["event"], result["timeline"]["events"] - 1)
+
     def test_an_averaged_training_leaves_its_result_only(self):
         # Sentences of one word: two minibatches an epoch.
         arguments = ["--model", "dynamic_conv1_1_16", "--sentence-length", "2", "--max-tokens",
