@@ -178,10 +178,10 @@ class Runner {
     }
   }
 
-  // Estimates are rough, but about equally wrong for everything.
+  // Estimates are rough, but about equally wrong for everything. The first few seconds say little.
   double seconds_left() const {
-    const double factor =
-        estimated_of_done_ > 1 && seconds_of_done_ > 1 ? seconds_of_done_ / estimated_of_done_ : 1;
+    constexpr double kTrusted = 60;
+    const double factor = (seconds_of_done_ + kTrusted) / (estimated_of_done_ + kTrusted);
     double left = 0;
     for (std::size_t i = next_; i < tasks_.size(); ++i) left += factor * estimates_[i];
     for (const Running& child : running_)

@@ -59,7 +59,7 @@ TEST(SuitePlan, KeysOfTrainingsAndOfOneModelGoWhereTheyBelong) {
     const bool images = task.spec.model == "wrn28_2";
     EXPECT_EQ(task.spec.batch_size, images ? 20 : 0);
     EXPECT_EQ(task.spec.max_tokens, images ? 0 : 2000);
-    EXPECT_EQ(task.spec.max_steps, task.command == "train" ? 7 : 0) << task.name;
+    EXPECT_EQ(task.spec.max_steps == 7, task.command == "train") << task.name;
   }
 }
 
