@@ -49,7 +49,7 @@ TEST(SuitePlan, WholeTrainingsNeedData) {
 
 TEST(SuitePlan, KeysOfTrainingsAndOfOneModelGoWhereTheyBelong) {
   RunSpec spec;
-  spec.batch_size = 20;
+  spec.batch_size = 50;
   spec.max_tokens = 2000;
   spec.max_steps = 7;
   const SuitePlan plan =
@@ -57,7 +57,7 @@ TEST(SuitePlan, KeysOfTrainingsAndOfOneModelGoWhereTheyBelong) {
   for (const SuiteTask& task : plan.tasks) {
     EXPECT_EQ(task.impossible, "") << task.name;
     const bool images = task.spec.model == "wrn28_2";
-    EXPECT_EQ(task.spec.batch_size, images ? 20 : 0);
+    EXPECT_EQ(task.spec.batch_size, images ? 50 : 0);
     EXPECT_EQ(task.spec.max_tokens, images ? 0 : 2000);
     EXPECT_EQ(task.spec.max_steps == 7, task.command == "train") << task.name;
   }
