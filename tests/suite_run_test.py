@@ -385,6 +385,15 @@ class StoppedRuns(SuiteTest):
             self.assertEqual(self.stamps()[name], stamp, name)
         self.assert_whole()
 
+    def test_no_process_outlives_a_killed_run(self):
+        endless = ["suite", "run", *MODEL, "--max-steps", "1000000", "--filter", "^train/"]
+        process = self.start(*endless, "--results", self.results)
+        started = lambda: len(processes_with(str(self.results))) == 2
+        self.assertTrue(self.wait_until(started, process))
+        process.kill()
+        process.communicate()
+        self.wait_until_gone()
+
     def test_interrupted_in_a_training_and_continued(self):
         process = self.start(*ALL, "--results", self.results)
         self.assertTrue(self.wait_until(self.has("train/*.snapshot"), process))
