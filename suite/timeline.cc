@@ -105,14 +105,20 @@ std::vector<Instant> instants_of_update(const Session& session) {
 
 std::vector<Instant> thinned(const std::vector<Instant>& instants, std::size_t most) {
   const std::size_t count = instants.size();
-  if (count <= most + 2) return instants;
+  if (count <= most) return instants;
+  // The first, the last and one for every change of stage are beside the stretches' own.
+  std::size_t others = 2;
+  for (std::size_t i = 1; i < count; ++i) others += instants[i].stage != instants[i - 1].stage;
+  const std::size_t stretches = std::max(most / 2, most - std::min(most, others));
   std::vector<Instant> points{instants.front()};
-  for (std::size_t stretch = 0; stretch < most; ++stretch) {
-    const auto begin = instants.begin() + static_cast<std::ptrdiff_t>(stretch * count / most);
-    const auto end = instants.begin() + static_cast<std::ptrdiff_t>((stretch + 1) * count / most);
-    const Instant& highest = *std::max_element(
-        begin, end, [](const Instant& a, const Instant& b) { return a.total() < b.total(); });
-    if (highest.event != points.back().event) points.push_back(highest);
+  for (std::size_t begin = 0, end; begin < count; begin = end) {
+    const std::size_t stretch = begin * stretches / count;
+    std::size_t highest = begin;
+    for (end = begin; end < count && end * stretches / count == stretch &&
+                      instants[end].stage == instants[begin].stage;
+         ++end)
+      if (instants[end].total() > instants[highest].total()) highest = end;
+    if (instants[highest].event != points.back().event) points.push_back(instants[highest]);
   }
   if (points.back().event != instants.back().event) points.push_back(instants.back());
   return points;

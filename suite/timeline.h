@@ -23,8 +23,9 @@ struct Instant {
 /// Runs them on the null backend.
 std::vector<Instant> instants_of_update(const Session& session);
 
-/// At most `most` + 2 of them: the first and the last, and of as many equal stretches of events the
-/// (first) instant with the highest total, so that the peak is there. None is an average.
+/// About `most` of them: the first, the last, and of stretches of events within one stage the
+/// (first) instant with the highest total, so that the peak and every stage are there. None is an
+/// average. Changes of stage beyond half of `most` make it more.
 std::vector<Instant> thinned(const std::vector<Instant>& instants, std::size_t most);
 
 /// The result's key "timeline": how many instants there were, and some 600 of them.
