@@ -28,17 +28,24 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// Temporaries of this target whose writer was killed: a living one holds a lock.
-void remove_abandoned(const std::string& path) {
-  const std::string prefix = fs::path(path).filename().string() + ".";
+// "TARGET.PID.COUNTER.tmp"; of any target, where `target` is empty.
+bool is_temporary(std::string_view name, std::string_view target) {
+  if (!name.ends_with(kSuffix)) return false;
+  name.remove_suffix(std::strlen(kSuffix));
+  for (int number = 0; number < 2; ++number) {
+    const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+    if (digits == name.size() || digits < 2 || name[digits - 1] != '.') return false;
+    name = name.substr(0, digits - 1);
+  }
+  return target.empty() || name == target;
+}
+
+// Those whose writer was killed: a living one holds a lock.
+void remove_abandoned(const std::string& folder, std::string_view target) {
   std::error_code error;
-  for (fs::directory_iterator entry(folder_of(path), error), end; !error && entry != end;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
-    const std::string middle =
-        name.substr(prefix.size(), name.size() - prefix.size() - std::strlen(kSuffix));
-    if (middle.empty() || middle.find_first_not_of("0123456789.") != std::string::npos) continue;
+    if (!is_temporary(entry->path().filename().string(), target)) continue;
     const int file = open(entry->path().c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (file < 0) continue;
     if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(entry->path().c_str());
@@ -47,6 +54,8 @@ void remove_abandoned(const std::string& path) {
 }
 
 }  // namespace
+
+void remove_abandoned_temporaries(const std::string& folder) { remove_abandoned(folder, {}); }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   std::error_code ignored;
@@ -77,7 +86,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
                             error == ENOENT ? "create" : "check", " the folder '", folder_of(path),
                             "'", error == ENOENT ? " first" : ""));
   }
-  remove_abandoned(path_);
+  remove_abandoned(folder_of(path_), fs::path(path_).filename().string());
 }
 
 AtomicFile::~AtomicFile() {

@@ -37,4 +37,7 @@ class AtomicFile {
   std::int64_t bytes_ = 0;
 };
 
+/// Clears a folder of the temporaries of writers that were killed; those of living ones stay.
+void remove_abandoned_temporaries(const std::string& folder);
+
 }  // namespace memfloor

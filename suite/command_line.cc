@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "suite/cases.h"
+#include "suite/suite_plan.h"
 
 namespace memfloor {
 namespace {
@@ -27,6 +29,8 @@ constexpr CommandHelp kCommands[] = {
     {"evaluate", "test accuracy of --weights FILE"},
     {"plan", "combinations of techniques that fit --memory-budget, with work and accuracy risk"},
     {"bleu", "BLEU of --hypotheses FILE against --reference FILE, a sentence a line"},
+    {"suite run", "every case of a level, a result file each; what is there already is skipped"},
+    {"suite summary", "the table of a folder of results"},
     {"compare",
      "results A and B, files or folders: bytes, times, quality; exit status 1: regressions"},
     {"bench", "Google Benchmark over what is registered; --benchmark_* flags pass through"},
@@ -65,6 +69,15 @@ options::options_description describe() {
   add("tokenize", options::value<std::string>(),
       "none: tokenised text, as multi-bleu.perl (the default); 13a: plain text, as sacrebleu");
   add("lower-case", options::bool_switch(), "compare in lower case");
+  for (const std::string& level : suite_levels())
+    add(level.c_str(), options::bool_switch(), "the suite's level; see docs/running-the-suite.md");
+  add("filter", options::value<std::string>(), "only what this regular expression matches");
+  add("results", options::value<std::string>(),
+      "folder of results (default: results/ and the machine's name)");
+  add("dry-run", options::bool_switch(), "list what would run and for about how long");
+  add("jobs", options::value<std::string>(),
+      "what is not timed, so many side by side (default: 1)");
+  add("shard", options::value<std::string>(), "one part of the work, as in 2/5");
   add("help", options::bool_switch(), "this text");
   return all;
 }
@@ -77,7 +90,7 @@ struct FlagUse {
 const FlagUse kFlagUses[] = {
     {"json",
      {"list", "train", "measure", "step", "predict", "explain", "timeline", "evaluate", "plan",
-      "bleu", "compare"}},
+      "bleu", "suite run", "suite summary", "compare"}},
     {"out", {"train", "measure", "step", "predict", "timeline", "evaluate", "compare"}},
     {"init-weights", {"train", "measure"}},
     {"weights", {"evaluate"}},
@@ -92,6 +105,14 @@ const FlagUse kFlagUses[] = {
     {"reference", {"bleu"}},
     {"tokenize", {"bleu"}},
     {"lower-case", {"bleu"}},
+    {"quick", {"suite run"}},
+    {"headline", {"suite run"}},
+    {"full", {"suite run"}},
+    {"filter", {"suite run"}},
+    {"results", {"suite run", "suite summary"}},
+    {"dry-run", {"suite run"}},
+    {"jobs", {"suite run"}},
+    {"shard", {"suite run"}},
 };
 
 void refuse_misplaced(const options::variables_map& given, const std::string& command) {
@@ -128,6 +149,41 @@ std::vector<std::int64_t> parse_seeds(const std::string& text) {
   return seeds;
 }
 
+// "2/5"
+void parse_shard(const std::string& text, SuiteFlags& suite) {
+  const std::size_t slash = text.find('/');
+  if (slash != std::string::npos) {
+    suite.shard = whole_number(text.substr(0, slash), "--shard", 1);
+    suite.shards = whole_number(text.substr(slash + 1), "--shard", 1);
+  }
+  if (slash == std::string::npos || suite.shard > suite.shards || suite.shards > 100000)
+    throw InputError(concat("--shard takes which part of how many, as in 2/5, not '", text, "'"));
+}
+
+SuiteFlags parse_suite_flags(const options::variables_map& given) {
+  SuiteFlags suite;
+  std::string levels;
+  for (const std::string& level : suite_levels())
+    if (given[level].as<bool>()) {
+      suite.level = level;
+      levels += (levels.empty() ? "--" : " and --") + level;
+    }
+  if (levels.find(' ') != std::string::npos)
+    throw InputError(concat(levels, " are two levels of the suite; give one"));
+  const auto text = [&](const char* flag) {
+    return given.count(flag) ? given[flag].as<std::string>() : std::string();
+  };
+  suite.filter = text("filter");
+  suite.results = text("results");
+  for (const char* flag : {"filter", "results"})
+    if (given.count(flag) && text(flag).empty())
+      throw InputError(concat("--", flag, " is given without a value; see: memfloor --help"));
+  suite.dry_run = given["dry-run"].as<bool>();
+  if (given.count("jobs")) suite.jobs = whole_number(text("jobs"), "--jobs", 1);
+  if (given.count("shard")) parse_shard(text("shard"), suite);
+  return suite;
+}
+
 }  // namespace
 
 std::string usage() {
@@ -135,7 +191,7 @@ std::string usage() {
   text
       << "memfloor: how little memory does training need?\n\nusage: memfloor <command> [flags]\n\n";
   for (const CommandHelp& command : kCommands)
-    text << "  " << command.name << std::string(10 - std::string(command.name).size(), ' ')
+    text << "  " << command.name << std::string(15 - std::string(command.name).size(), ' ')
          << command.help << "\n";
   text << "\n" << describe();
   return text.str();
@@ -154,13 +210,18 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     return line;
   }
   line.command = arguments[0];
+  std::size_t words = 1;  // of the command
+  if (line.command == "suite" && arguments.size() > 1) {
+    line.command += " " + arguments[1];
+    words = 2;
+  }
   if (std::none_of(std::begin(kCommands), std::end(kCommands),
                    [&](const CommandHelp& c) { return line.command == c.name; }))
     throw InputError(concat("'", line.command, "' is not a command; memfloor knows: ", known));
 
   // Google Benchmark's flags are its own affair.
   std::vector<std::string> rest;
-  for (std::size_t i = 1; i < arguments.size(); ++i)
+  for (std::size_t i = words; i < arguments.size(); ++i)
     (arguments[i].starts_with("--benchmark_") ? line.benchmark_flags : rest)
         .push_back(arguments[i]);
   if (!line.benchmark_flags.empty() && line.command != "bench")
@@ -200,7 +261,11 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   for (const SpecKey& key : spec_keys()) {
     const std::string flag = key.flag().substr(2);
     if (given.count(flag)) set_from_text(line.spec, key, given[flag].as<std::string>());
+    if (given.count(flag)) line.given.insert(key.name);
   }
+  const nlohmann::json values = to_json(line.spec), defaults = to_json(RunSpec{});
+  for (const auto& [key, value] : values.items())
+    if (value != defaults[key]) line.given.insert(key);
   line.models = suite_models();
   if (given.count("model") || given.count("spec")) line.models = {line.spec.model};
   // Zero means "not given" inside; typed by a person it is a mistake.
@@ -209,7 +274,11 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     if (given.count(flag)) whole_number(text(flag), concat("--", flag), 1);
   if (given.count("learning-rate") && line.spec.learning_rate == 0)
     throw InputError("--learning-rate takes a positive number, not 0");
-  if (given["no-augment"].as<bool>()) line.spec.augment = false;
+  if (given["no-augment"].as<bool>()) {
+    line.spec.augment = false;
+    line.given.insert("augment");
+  }
+  line.suite = parse_suite_flags(given);
   line.out = text("out");
   line.init_weights = text("init-weights");
   line.save_weights = text("save-weights");

@@ -1,12 +1,22 @@
 // The command line: memfloor <command> [--flags]. Flags of the spec are its keys (see run_spec.h).
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "suite/run_spec.h"
 
 namespace memfloor {
+
+/// Of memfloor suite run.
+struct SuiteFlags {
+  std::string level = "quick", filter, results;  // empty: everything; the machine's own folder
+  bool dry_run = false;
+  std::int64_t jobs = 1;
+  std::int64_t shard = 1, shards = 1;
+};
 
 struct CommandLine {
   std::string command;
@@ -18,6 +28,8 @@ struct CommandLine {
   std::int64_t snapshot_every = 0;
   std::int64_t steps = 0;  // of step; 0: as many as is usual
   std::vector<std::int64_t> seeds;
+  std::set<std::string> given;  // keys of the spec: typed, or in a --spec file and not the default
+  SuiteFlags suite;
   std::vector<std::string> paths;            // of compare
   std::vector<std::string> benchmark_flags;  // --benchmark_*, passed through
 };
@@ -29,6 +41,10 @@ std::string usage();
 
 /// Runs a command line; the process's exit code. Throws what the library throws.
 int run_command(const CommandLine& line);
+
+/// memfloor suite run and memfloor suite summary.
+int suite_run_command(const CommandLine& line);
+int suite_summary_command(const CommandLine& line);
 
 /// Scores translations: memfloor bleu.
 int bleu_command(const CommandLine& line);

@@ -392,6 +392,8 @@ int run_command(const CommandLine& line) {
       {"evaluate", evaluate},
       {"plan", plan},
       {"bleu", bleu_command},
+      {"suite run", suite_run_command},
+      {"suite summary", suite_summary_command},
       {"compare", compare_command},
       {"bench", run_benchmarks}};
   for (const auto& [name, run] : commands)

@@ -67,6 +67,7 @@ nlohmann::json environment_of(const Backend& backend, const nlohmann::json& data
 }
 
 std::string memfloor_version() { return build_info::kVersion; }
+std::string source_sha256() { return build_info::kSourceSha256; }
 
 std::int64_t resident_anonymous_bytes() {
   const std::string value = line_value("/proc/self/status", "RssAnon");

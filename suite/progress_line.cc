@@ -29,15 +29,17 @@ ProgressLine::~ProgressLine() {
   if (open_) std::fputc('\n', stderr);
 }
 
-void ProgressLine::show(std::int64_t done, const std::string& details) {
+void ProgressLine::show(std::int64_t done, const std::string& details,
+                        std::optional<double> seconds_left) {
   const auto now = Clock::now();
   const double since = std::chrono::duration<double>(now - shown_).count();
   if (since < (terminal_ ? 0.2 : 30.0)) return;
   shown_ = now;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const double left = done > first_ ? elapsed * static_cast<double>(total_ - done) /
-                                          static_cast<double>(done - first_)
-                                    : 0;
+  const double left = seconds_left    ? *seconds_left
+                      : done > first_ ? elapsed * static_cast<double>(total_ - done) /
+                                            static_cast<double>(done - first_)
+                                      : 0;
   std::fprintf(stderr, "%s%lld of %lld (%.0f %%)  %s  %s left%s", terminal_ ? "\r\033[K" : "",
                static_cast<long long>(done), static_cast<long long>(total_),
                100.0 * static_cast<double>(done) / static_cast<double>(total_), details.c_str(),

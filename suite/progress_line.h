@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace memfloor {
@@ -15,7 +16,9 @@ class ProgressLine {
   ~ProgressLine();
 
   /// Shows `done`, the share, `details` and the time left, if the last showing is long enough ago.
-  void show(std::int64_t done, const std::string& details);
+  /// The time is what the units done so far say, or where they differ `seconds_left`.
+  void show(std::int64_t done, const std::string& details,
+            std::optional<double> seconds_left = std::nullopt);
   /// A line that stays.
   void say(const std::string& line);
 

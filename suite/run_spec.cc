@@ -1,5 +1,6 @@
 #include "suite/run_spec.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -283,6 +284,13 @@ void require(bool good, const Sentence&... sentence) {
   if (!good) throw InputError(concat(sentence...));
 }
 
+// Keys of one family of models only.
+constexpr const char* kImageKeys[] = {"norm", "batch_size", "microbatch", "test_images",
+                                      "bn_recalibrate"};
+constexpr const char* kTextKeys[] = {"max_tokens",    "microbatch_tokens", "conv_impl",
+                                     "loss_chunk",    "sentence_length",   "test_sentences",
+                                     "average_epochs"};
+
 // The key belongs to the other family of models.
 void require_unset(const RunSpec& spec, const std::string& name) {
   for (const SpecKey& key : spec_keys())
@@ -297,9 +305,7 @@ void require_unset(const RunSpec& spec, const std::string& name) {
 
 void validate_images(RunSpec& spec) {
   make_wide_resnet_config(spec.model);
-  for (const char* key : {"max_tokens", "microbatch_tokens", "conv_impl", "loss_chunk",
-                          "sentence_length", "test_sentences", "average_epochs"})
-    require_unset(spec, key);
+  for (const char* key : kTextKeys) require_unset(spec, key);
   require(spec.data == "synthetic" || spec.data == "cifar10", "--data '", spec.data,
           "' is not known for images; this version knows: synthetic, cifar10");
   if (spec.norm.empty()) spec.norm = "batch";
@@ -320,8 +326,7 @@ void validate_images(RunSpec& spec) {
 
 void validate_translation(RunSpec& spec) {
   make_dynamic_conv_config(spec);
-  for (const char* key : {"norm", "batch_size", "microbatch", "test_images", "bn_recalibrate"})
-    require_unset(spec, key);
+  for (const char* key : kImageKeys) require_unset(spec, key);
   spec.augment = false;
   require(spec.data == "synthetic" || spec.data == "translation", "--data '", spec.data,
           "' is not known for translation; this version knows: synthetic, translation");
@@ -353,6 +358,13 @@ void validate_translation(RunSpec& spec) {
 }
 
 }  // namespace
+
+bool key_fits(const std::string& key, ModelFamily family) {
+  const auto in = [&](const auto& keys) {
+    return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+  };
+  return family == ModelFamily::wide_resnet ? !in(kTextKeys) : !in(kImageKeys);
+}
 
 RunSpec validated(RunSpec spec) {
   const ModelFamily family = family_of(spec.model);

@@ -11,6 +11,8 @@
 
 namespace memfloor {
 
+enum class ModelFamily;
+
 struct RunSpec {
   std::string model = "wrn28_2";
   std::string data = "synthetic";
@@ -82,6 +84,9 @@ RunSpec read_spec_file(const std::string& path);
 
 /// Fills what was left to defaults and throws InputError, one sentence, for a spec that cannot run.
 RunSpec validated(RunSpec spec);
+
+/// Whether models of the family have the key: some are of images only, some of text only.
+bool key_fits(const std::string& key, ModelFamily family);
 
 /// How many updates a run has, for so many in an epoch.
 std::int64_t updates_of(const RunSpec& spec, std::int64_t updates_per_epoch);

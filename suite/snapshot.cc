@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/safetensors.h"
+#include "suite/environment.h"
 
 namespace memfloor {
 namespace {
@@ -60,9 +61,23 @@ void write_snapshot(const std::string& path, const TrainingState& state, Trainer
                       {"training_record", to_json(trainer.training_record)},
                       {"evaluation_record", to_json(trainer.evaluation_record)}};
   writer.set_metadata("memfloor_snapshot", "1");
+  writer.set_metadata("source_sha256", source_sha256());
   writer.set_metadata("spec", identity_of(trainer.spec()).dump());
   writer.set_metadata("progress", progress.dump());
   writer.write(path);
+}
+
+bool is_snapshot_of(const std::string& path, const RunSpec& spec) {
+  try {
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    const auto is = [&](const char* key, const std::string& value) {
+      const auto found = file.metadata().find(key);
+      return found != file.metadata().end() && found->second == value;
+    };
+    return is("spec", identity_of(spec).dump()) && is("source_sha256", source_sha256());
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 TrainingState read_snapshot(const std::string& path, Trainer& trainer) {

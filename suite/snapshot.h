@@ -23,6 +23,9 @@ struct TrainingState {
 
 void write_snapshot(const std::string& path, const TrainingState& state, Trainer& trainer);
 
+/// Whether it is a snapshot of the spec (threads and data_dir may differ) by this very code.
+bool is_snapshot_of(const std::string& path, const RunSpec& spec);
+
 /// Throws InputError for a damaged snapshot, or one of a different spec (threads and data_dir may
 /// differ).
 TrainingState read_snapshot(const std::string& path, Trainer& trainer);

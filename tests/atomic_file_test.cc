@@ -71,6 +71,19 @@ TEST(AtomicFile, TwoWritersDoNotMix) {
   EXPECT_EQ(folder.entries(), 1);
 }
 
+TEST(AtomicFile, AFolderIsClearedOfWhatKilledWritersLeft) {
+  const TemporaryFolder folder;
+  AtomicFile living(folder / "a.json");
+  for (const char* name : {"b.json.4000000.0.tmp", "c.4000000.12.tmp"})
+    write_file(folder / name, "half");
+  for (const char* name : {"a.tmp", "a.1.tmp", "a.1.x.tmp", ".1.2.tmp", "a.1.2.tmp.json"})
+    write_file(folder / name, "of somebody else");
+  remove_abandoned_temporaries(folder.path().string());
+  EXPECT_EQ(folder.entries(), 1 + 5);
+  living.commit();
+  EXPECT_EQ(read_file(folder / "a.json"), "");
+}
+
 TEST(AtomicFile, FollowsASymbolicLink) {
   const TemporaryFolder folder;
   const std::string real = folder / "real", link = folder / "link";
