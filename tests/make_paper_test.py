@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import json
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -263,6 +264,45 @@ class MakePaperTest(unittest.TestCase):
         self.assertIn("times less memory, in the paper's convention 60.7× 16.6× 16.6×", lines)
         self.assertIn("change in BLEU −0.15 BLEU not measured yet not measured yet", lines)
         self.assertIn(str(self.out / "index.html"), lines[-1])
+
+    def test_of_several_settings_of_all_four_the_preset_is_the_headline(self):
+        others = copy.deepcopy([r for r in sixteen() if r["spec"]["precision"] == "bf16"])
+        for one in others:
+            one["spec"]["precision"] = "bf16_master"
+            set_activation(one["memory"], one["memory"]["at_peak"]["activation"] + 64)
+        preset = sixteen()
+        preset[-1]["spec"]["preset"] = "paper-best"
+        for results in (preset + others, others + preset):
+            write_machine(self.results / "one", results)
+            self.assertIn("all four techniques: DSR 0.8 + BF16 + parts of 5", self.run_script("--headline").stdout)
+            shutil.rmtree(self.results)
+
+    def test_the_readme_says_what_the_results_say(self):
+        write_machine(self.results / "one", sixteen())
+        readme = self.folder / "README.md"
+        readme.write_text("Before.\n<!-- made by scripts/make_paper --readme: begin -->\nold\n<!-- end -->\nAfter.\n")
+        self.make("--readme", readme)
+        text = readme.read_text()
+        self.assertTrue(text.startswith("Before.\n") and text.endswith("\nAfter.\n"))
+        self.assertNotIn("old", text)
+        baseline, lean = sixteen()[0]["memory"], sixteen()[-1]["memory"]
+        self.assertIn(f"{baseline['peak_total_bytes'] / 1e6:,.2f} MB", text)
+        self.assertIn(f"**{baseline['peak_total_bytes'] / lean['peak_total_bytes']:.1f}×**", text)
+        self.assertFalse(self.out.exists())
+        readme.write_text("No place.\n")
+        done = self.run_script("--readme", readme)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("has no place for the table", done.stderr)
+
+    def test_the_committed_readme_is_up_to_date(self):
+        readme = self.folder / "README.md"
+        shutil.copy(ROOT / "README.md", readme)
+        machines = [path.parent for path in (ROOT / "results").glob("*/machine.json") if path.parent.name != "local"]
+        done = subprocess.run([SCRIPTS / "make_paper", "--results", *machines, "--readme", readme],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(readme.read_text(), (ROOT / "README.md").read_text(),
+                         "run scripts/make_paper --results MACHINES --readme README.md")
 
     def test_refuses_what_it_cannot_do_in_one_sentence(self):
         self.assert_refused(self.run_script(), "there are no results in", "suite run")

@@ -158,7 +158,7 @@ class Collection:
         """The sixteen: techniques that are on, as a tuple -> run, as far as there are results.
 
         What "on" means is one setting of all four; of the settings for which there are results it is
-        the one that the most combinations have results for.
+        the one that the most combinations have results for, and of several such a preset.
         """
         by_setting = {setting(r.spec): r for r in self.memory(model)}
 
@@ -171,7 +171,8 @@ class Collection:
             return {on: r for on, r in found.items() if r}
 
         all_on = [parts_of(r) for r in self.memory(model) if techniques(r.spec) == TECHNIQUES]
-        return max(all_on, key=len, default={})
+        return max(all_on, key=lambda found: (len(found), bool(found[TECHNIQUES].spec.get("preset"))),
+                   default={})
 
     def presets(self, model):
         """Runs of the suite's own choices of settings, largest peak first."""
