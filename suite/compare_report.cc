@@ -107,11 +107,15 @@ std::string counted(std::size_t count, const char* one, const char* many) {
 
 std::string verdict_sentence(const Comparison& comparison) {
   const int regressions = comparison.count(Verdict::regression);
-  return concat(regressions == 0
-                    ? "no regression"
-                    : counted(static_cast<std::size_t>(regressions), "regression", "regressions"),
-                " in ", counted(comparison.rows.size(), "run", "runs"),
-                " that A and B have in common");
+  const auto undecided = static_cast<std::size_t>(comparison.count(Verdict::undecided));
+  return concat(
+      regressions == 0
+          ? "no regression"
+          : counted(static_cast<std::size_t>(regressions), "regression", "regressions"),
+      " in ", counted(comparison.rows.size(), "run", "runs"), " that A and B have in common",
+      undecided == 0 ? ""
+                     : concat("; ", counted(undecided, "difference is", "differences are"),
+                              " not decided, for want of samples"));
 }
 
 // ---- the machines

@@ -94,6 +94,13 @@ json training_of(const json& result) {
   return training;
 }
 
+// What a person or another program wrote may be anything.
+void check_bytes(const json& memory) {
+  for (const json& bytes : {memory.at("peak_total_bytes"), memory.at("paper").at("total_bytes")})
+    if (!bytes.is_number_unsigned() || bytes == 0)
+      throw InputError(concat("its bytes are not whole numbers above 0, but ", bytes.dump()));
+}
+
 json row_of(const std::string& techniques, const Results& results, const Results* baseline) {
   const json& memory = bytes_of(results)["memory"];
   const json& flops = bytes_of(results)["flops"];
@@ -153,6 +160,7 @@ json suite_summary(const std::string& folder) {
         workload.model = plain.model;
         workload.name = workload_name(plain);
         codes.insert(result.at("environment").value("source_sha256", json()).dump());
+        check_bytes(result.at("memory"));
         Results alone{{command, {result}}};
         row_of("", alone, &alone);  // whatever it lacks is told here
         workload.rows[techniques_of(spec)][command].push_back(std::move(result));

@@ -160,7 +160,9 @@ class CompareTest(StoredResultsTest):
         for side in ("first", "second"):
             self.change(side, "step_wrn10_1", {"time.step_seconds": lambda times: times[:3]})
         self.slow_down("second", "step_wrn10_1", 2)
-        found = sections(self.compare())
+        text = self.compare()
+        found = sections(text)
+        self.assertIn("; 1 difference is not decided, for want of samples**", text)
         self.assertIn(IMAGES, found["Too few samples to decide"][0])
         self.assertNotIn("Regressions", found)
 

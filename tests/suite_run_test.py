@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -160,6 +161,19 @@ class WholeRuns(SuiteTest):
         text = self.run_well("suite", "summary", "--results", base)
         self.assertIn("paper-best", text)
         self.assertIn("predicted and measured bytes are equal in 1 of 1 cases", text)
+
+    def test_a_summary_names_the_file_that_no_number_can_be_read_from(self):
+        shutil.copytree(base, self.results)
+        path = self.results / "measure" / f"{BASELINE.replace('/', ',')}.json"
+        whole = read_json(path)
+        for bytes_ in ["many", None, -5, 0, 1e300, 0.5]:
+            whole["memory"]["peak_total_bytes"] = bytes_
+            path.write_text(json.dumps(whole))
+            status, out, _ = self.run_memfloor("suite", "summary", "--results", self.results, "--json")
+            self.assertEqual(status, 1)
+            [unreadable] = strict_json(out)["unreadable"]
+            self.assertEqual(unreadable["file"], str(path))
+            self.assertIn("its bytes are not whole numbers above 0", unreadable["reason"])
 
     def test_again_there_is_nothing_to_do(self):
         self.run_suite()
