@@ -19,51 +19,15 @@ constexpr std::int64_t kSentenceLength = 25;
 
 // One technique at a time, beside the settings that the combinations have and what the registries
 // of techniques know by name.
-const std::vector<json>& variants(ModelFamily family) {
-  static const std::vector<json> wide_resnet{
+// Of any model...
+const std::vector<json>& variants() {
+  static const std::vector<json> all{
       {{"sparsity", 0.5}},
       {{"sparsity", 0.6}},
       {{"sparsity", 0.7}},
       {{"sparsity", 0.9}},
       {{"precision", "fp16"}, {"rounding", "nearest"}},
       {{"precision", "bf16"}, {"rounding", "nearest"}},
-      {{"microbatch", 1}},
-      {{"microbatch", 2}},
-      {{"microbatch", 10}},
-      {{"microbatch", 20}},
-      {{"microbatch", 25}},
-      {{"microbatch", 50}},
-      {{"norm", "group"}},
-      {{"norm", "group"}, {"microbatch", 5}},
-      {{"norm", "group"}, {"microbatch", 1}},
-      {{"checkpoint", "normalization"}},
-      {{"checkpoint", "sqrt"}},
-      {{"checkpoint", "sqrt/blocks"}},
-      {{"checkpoint", "segments:2"}},
-      {{"checkpoint", "segments:3"}},
-      {{"checkpoint", "segments:4"}},
-      {{"checkpoint", "segments:6"}},
-      {{"checkpoint", "recursive"}},
-      {{"checkpoint", "recursive/normalization"}},
-  };
-  static const std::vector<json> dynamic_conv{
-      {{"sparsity", 0.5}},
-      {{"sparsity", 0.6}},
-      {{"sparsity", 0.7}},
-      {{"sparsity", 0.9}},
-      {{"sparsity", 0.8}, {"sparse_scope", "all"}},
-      {{"sparsity", 0.9}, {"sparse_scope", "all"}},
-      {{"precision", "fp16"}, {"rounding", "nearest"}},
-      {{"precision", "bf16"}, {"rounding", "nearest"}},
-      {{"microbatch_tokens", 125}},
-      {{"microbatch_tokens", 250}},
-      {{"microbatch_tokens", 1000}},
-      {{"microbatch_tokens", 2000}},
-      {{"conv_impl", "direct"}},
-      {{"loss_chunk", 125}},
-      {{"loss_chunk", 250}},
-      {{"loss_chunk", 1000}},
-      {{"conv_impl", "direct"}, {"loss_chunk", 250}},
       {{"checkpoint", "normalization"}},
       {{"checkpoint", "blocks"}},
       {{"checkpoint", "sqrt"}},
@@ -74,6 +38,35 @@ const std::vector<json>& variants(ModelFamily family) {
       {{"checkpoint", "segments:6"}},
       {{"checkpoint", "recursive"}},
       {{"checkpoint", "recursive/normalization"}},
+  };
+  return all;
+}
+
+// ... and of one family.
+const std::vector<json>& variants_of(ModelFamily family) {
+  static const std::vector<json> wide_resnet{
+      {{"microbatch", 1}},
+      {{"microbatch", 2}},
+      {{"microbatch", 10}},
+      {{"microbatch", 20}},
+      {{"microbatch", 25}},
+      {{"microbatch", 50}},
+      {{"norm", "group"}},
+      {{"norm", "group"}, {"microbatch", 5}},
+      {{"norm", "group"}, {"microbatch", 1}},
+  };
+  static const std::vector<json> dynamic_conv{
+      {{"sparsity", 0.8}, {"sparse_scope", "all"}},
+      {{"sparsity", 0.9}, {"sparse_scope", "all"}},
+      {{"microbatch_tokens", 125}},
+      {{"microbatch_tokens", 250}},
+      {{"microbatch_tokens", 1000}},
+      {{"microbatch_tokens", 2000}},
+      {{"conv_impl", "direct"}},
+      {{"loss_chunk", 125}},
+      {{"loss_chunk", 250}},
+      {{"loss_chunk", 1000}},
+      {{"conv_impl", "direct"}, {"loss_chunk", 250}},
   };
   return family == ModelFamily::wide_resnet ? wide_resnet : dynamic_conv;
 }
@@ -106,7 +99,8 @@ std::vector<RunSpec> specs_of(RunSpec base) {
   for (const std::string& index : sparse_index_names())
     all.push_back(with(base, {{"sparsity", 0.8}, {"sparse_index", index}}));
   const ModelFamily family = family_of(base.model);
-  for (const json& variant : variants(family)) all.push_back(with(base, variant));
+  for (const json& variant : variants()) all.push_back(with(base, variant));
+  for (const json& variant : variants_of(family)) all.push_back(with(base, variant));
   for (const Preset& preset : presets())
     if (preset.family == family) {
       all.push_back(base);

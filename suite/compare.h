@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "suite/rank_test.h"
+#include "suite/samples.h"
 #include "suite/stored_results.h"
 
 namespace memfloor {

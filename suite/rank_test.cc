@@ -80,17 +80,4 @@ double smallest_p_value(std::size_t a, std::size_t b) {
   return a == 0 || b == 0 ? 1 : std::min(1.0, 2 / orders_of(a, b));
 }
 
-SampleSummary summarize(std::vector<double> values) {
-  MEMFLOOR_CHECK(!values.empty(), "an empty sample has no median");
-  std::sort(values.begin(), values.end());
-  const auto quantile = [&](double share) {
-    const double place = share * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<std::size_t>(place);
-    const std::size_t above = std::min(below + 1, values.size() - 1);
-    return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
-  };
-  return {values.size(),  quantile(0.5),  quantile(0.25),
-          quantile(0.75), values.front(), values.back()};
-}
-
 }  // namespace memfloor

@@ -21,13 +21,4 @@ RankTest mann_whitney(const std::vector<double>& a, const std::vector<double>& b
 /// The smallest p value that samples of these sizes can have: 1 where one is empty.
 double smallest_p_value(std::size_t a, std::size_t b);
 
-/// What a sample looks like. Quartiles are interpolated linearly between ordered values.
-struct SampleSummary {
-  std::size_t count = 0;
-  double median = 0, lower_quartile = 0, upper_quartile = 0, minimum = 0, maximum = 0;
-};
-
-/// Throws Error for an empty sample.
-SampleSummary summarize(std::vector<double> values);
-
 }  // namespace memfloor

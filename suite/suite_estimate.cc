@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/memory_source.h"
 #include "suite/models.h"
+#include "suite/samples.h"
 #include "suite/session.h"
 
 namespace memfloor {
@@ -81,11 +82,7 @@ SuiteEstimate::SuiteEstimate(const std::string& folder) {
       }
     }
   }
-  for (auto& [key, values] : speeds) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    measured_speeds_[key] = *middle;
-  }
+  for (auto& [key, values] : speeds) measured_speeds_[key] = median(std::move(values));
 }
 
 const SuiteEstimate::Workload& SuiteEstimate::workload(const RunSpec& spec) {

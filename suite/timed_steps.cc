@@ -1,6 +1,5 @@
 #include "suite/timed_steps.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "suite/models.h"
@@ -18,13 +17,6 @@ double seconds_of(const std::function<void()>& body) {
   const auto start = std::chrono::steady_clock::now();
   body();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 std::int64_t timed_steps_of(const RunSpec& spec) {

@@ -5,14 +5,12 @@
 #include <functional>
 #include <vector>
 
+#include "suite/samples.h"
 #include "suite/session.h"
 
 namespace memfloor {
 
 double seconds_of(const std::function<void()>& body);
-
-/// The middle one, or the mean of the middle two; 0 of none.
-double median(std::vector<double> values);
 
 /// How many steps are timed where nobody says: 20 of images, 5 of text, which take longer.
 std::int64_t timed_steps_of(const RunSpec& spec);

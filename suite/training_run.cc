@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "suite/progress_line.h"
+#include "suite/samples.h"
 #include "suite/weights_file.h"
 
 namespace memfloor {
@@ -45,12 +46,7 @@ class InterruptGuard {
 class Recent {
  public:
   void add(double value) { recent_[count_++ % kKept] = value; }
-  double median() const {
-    std::vector<double> sorted(recent_, recent_ + std::min(count_, kKept));
-    if (sorted.empty()) return 0;
-    std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double median() const { return memfloor::median({recent_, recent_ + std::min(count_, kKept)}); }
 
  private:
   static constexpr std::size_t kKept = 2048;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "suite/samples.h"
 
 namespace memfloor {
 namespace {
@@ -86,6 +87,12 @@ TEST(RankTest, KnowsWhatSamplesOfASizeCanSay) {
   EXPECT_NEAR(smallest_p_value(3, 3), 0.1, 1e-12);      // 20 orders
   EXPECT_NEAR(smallest_p_value(4, 4), 2 / 70., 1e-12);  // 70 orders
   EXPECT_EQ(mann_whitney(range(4, 1), range(4, 9)).p_value, smallest_p_value(4, 4));
+}
+
+TEST(SampleSummary, HasTheMiddleForItsMedian) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median({}), 0);
 }
 
 TEST(SampleSummary, InterpolatesQuartiles) {

@@ -3,17 +3,18 @@
 from matplotlib import pyplot
 
 import spec_words
-from paper import marks, style, wording
-from paper.exhibit import Exhibit, Missing, slug
+from paper import each_model, marks, style, wording
 from spec_words import TECHNIQUES
 
 ROW = 2.6  # between the rows, in units of a bar's distance to the next
 
 
 def chosen(collection, model):
-    """The baseline, each technique alone as in the combinations, and the presets."""
-    combinations = collection.combinations(model)
-    runs = [collection.baseline(model)]
+    """The baseline, each technique alone as in the combinations, and the presets; none without a baseline."""
+    combinations, baseline = collection.combinations(model), collection.baseline(model)
+    if not baseline:
+        return []
+    runs = [baseline]
     for name in TECHNIQUES:
         alone = collection.alone(model, name)
         runs += [combinations[name,]] if (name,) in combinations else alone[-1:]
@@ -96,13 +97,5 @@ def _caption(runs):
 
 
 def exhibits(collection):
-    shown = []
-    for model in wording.models(collection):
-        if not collection.baseline(model):
-            shown.append(Missing(f"{wording.model_name(model)}: what fills the memory of training",
-                                 wording.suite("memory", model)))
-            continue
-        runs = chosen(collection, model)
-        shown.append(Exhibit(f"memory_breakdown_{slug(model)}", title(runs[0]), _caption(runs), runs,
-                             figure=draw(runs)))
-    return shown
+    return each_model.figures(collection, "memory_breakdown", "what fills the memory of training",
+                              "memory", chosen, title, _caption, draw)

@@ -3,8 +3,7 @@
 from matplotlib import pyplot
 
 import spec_words
-from paper import labels, marks, wording
-from paper.exhibit import Exhibit, Missing, slug
+from paper import each_model, labels, marks, wording
 
 
 def _activation(run):
@@ -70,16 +69,14 @@ def _caption(runs):
             "work again. The paper's curve is not available.")
 
 
+def chosen(collection, model):
+    """The baseline and the plans whose work was counted; none where there is nothing to compare."""
+    baseline = collection.baseline(model)
+    runs = [run for run in [baseline, *collection.plans(model)]
+            if baseline and wording.extra_work(run) is not None]
+    return runs if len(runs) > 1 else []
+
+
 def exhibits(collection):
-    shown = []
-    for model in wording.models(collection):
-        baseline = collection.baseline(model)
-        runs = [run for run in [baseline, *collection.plans(model)]
-                if baseline and wording.extra_work(run) is not None]
-        if len(runs) > 1:
-            shown.append(Exhibit(f"recompute_{slug(model)}", title(runs[0]), _caption(runs), runs,
-                                 figure=draw(runs)))
-        else:
-            shown.append(Missing(f"{wording.model_name(model)}: memory against work done again",
-                                 wording.suite("memory", model)))
-    return shown
+    return each_model.figures(collection, "recompute", "memory against work done again", "memory", chosen,
+                              title, _caption, draw)

@@ -5,9 +5,8 @@ from collections import Counter
 from matplotlib import pyplot
 
 import spec_words
-from paper import marks, wording
+from paper import each_model, marks, wording
 from paper.collection import speed, techniques, workload
-from paper.exhibit import Exhibit, Missing, slug
 
 
 def speeds(run):
@@ -75,13 +74,5 @@ def _caption(runs):
 
 
 def exhibits(collection):
-    shown = []
-    for model in wording.models(collection):
-        runs = chosen(collection, model)
-        if runs:
-            shown.append(Exhibit(f"speed_{slug(model)}", title(runs[0]), _caption(runs), runs,
-                                 figure=draw(runs)))
-        else:
-            shown.append(Missing(f"{wording.model_name(model)}: speed of a training step",
-                                 wording.suite("step", model)))
-    return shown
+    return each_model.figures(collection, "speed", "speed of a training step", "step", chosen, title,
+                              _caption, draw)

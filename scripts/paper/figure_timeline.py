@@ -4,9 +4,8 @@ from matplotlib import pyplot
 from matplotlib.patches import Patch
 
 import spec_words
-from paper import marks, style, wording
+from paper import each_model, marks, style
 from paper.collection import techniques
-from paper.exhibit import Exhibit, Missing, slug
 
 PHASES = {"forward": "white", "backward": "#999999", "update": "black"}
 OTHER_PHASE = "#dddddd"
@@ -118,13 +117,5 @@ def chosen(collection, model):
 
 
 def exhibits(collection):
-    shown = []
-    for model in wording.models(collection):
-        runs = chosen(collection, model)
-        if runs:
-            shown.append(Exhibit(f"timeline_{slug(model)}", title(runs[0]), _caption(runs), runs,
-                                 figure=draw(runs)))
-        else:
-            shown.append(Missing(f"{wording.model_name(model)}: memory during one update",
-                                 wording.suite("timeline", model)))
-    return shown
+    return each_model.figures(collection, "timeline", "memory during one update", "timeline", chosen,
+                              title, _caption, draw)
