@@ -86,14 +86,17 @@ class CpuConvolution final : public Convolution {
   std::unique_ptr<SliceKernel> pick_slice(SlicePass pass) const {
     ConvolutionDescriptor slice = d_;
     slice.images = slice_;
-    if (auto kernel = make_avx512_slice(slice, pass)) return kernel;
+    if (auto kernel = make_simd_slice(slice, pass)) return kernel;
     if (auto kernel = make_onednn_slice(slice, pass, pool_.threads())) return kernel;
     return make_widened_slice(slice, pass, pool_.threads());
   }
 
   std::unique_ptr<WeightGradientKernel> pick_weight_gradient() const {
     if (auto kernel = make_amx_weight_gradient(d_, pool_)) return kernel;
-    if (auto kernel = make_avx512_weight_gradient(d_, pool_)) return kernel;
+    // In 16 bits oneDNN's kernels, where it has them, use instructions that ours don't.
+    if (d_.dtype != Dtype::f32)
+      if (auto kernel = make_onednn_weight_gradient(d_, pool_)) return kernel;
+    if (auto kernel = make_simd_weight_gradient(d_, pool_)) return kernel;
     if (auto kernel = make_onednn_weight_gradient(d_, pool_)) return kernel;
     return make_widened_weight_gradient(d_, pool_);
   }

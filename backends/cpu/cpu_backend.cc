@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/cpu/amx_weight_gradient.h"
-#include "backends/cpu/avx512_convolution.h"
 #include "backends/cpu/onednn.h"
+#include "backends/cpu/simd_convolution.h"
 #include "core/error.h"
 
 namespace memfloor {
@@ -39,8 +39,7 @@ std::string instruction_set() {
 
 // Which of our own convolution kernels this CPU runs.
 std::string own_kernels() {
-  if (amx_available()) return "amx,avx512";
-  return avx512_available() ? "avx512" : "none";
+  return memfloor::concat(amx_available() ? "amx," : "", simd_convolution_vectors());
 }
 
 // Looks an op up by its descriptor, makes it at first use.

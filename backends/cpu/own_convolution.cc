@@ -1,54 +1,70 @@
 // Our own convolution kernels, in the form that CpuConvolution picks from.
 #include "backends/cpu/amx_weight_gradient.h"
-#include "backends/cpu/avx512_convolution.h"
+#include "backends/cpu/convert.h"
 #include "backends/cpu/convolution_kernels.h"
+#include "backends/cpu/simd_convolution.h"
+#include "core/ledger.h"
 
 namespace memfloor::cpu {
 namespace {
 
-Avx512Shape avx512_shape(const ConvolutionDescriptor& d) {
+SimdShape simd_shape(const ConvolutionDescriptor& d) {
   return {d.height, d.width, d.channels_in, d.channels_out};
 }
 
-bool avx512_serves(const ConvolutionDescriptor& d) {
-  return d.dtype == Dtype::f32 && avx512_available() &&
-         avx512_convolution_supports(avx512_shape(d), d.kernel, d.stride);
+bool simd_serves(const ConvolutionDescriptor& d) {
+  return simd_convolution_serves(simd_shape(d), d.kernel, d.stride);
 }
 
 // Backward-data is the forward kernel with the channels swapped and the taps flipped.
-class Avx512Slice final : public SliceKernel {
+class SimdSlice final : public SliceKernel {
  public:
-  Avx512Slice(const ConvolutionDescriptor& d, SlicePass pass)
-      : shape_(avx512_shape(d)), images_(d.images) {
-    weights = pass == SlicePass::forward
-                  ? avx512_forward_layout(d.channels_in, d.channels_out)
-                  : avx512_backward_data_layout(d.channels_in, d.channels_out);
+  SimdSlice(const ConvolutionDescriptor& d, SlicePass pass)
+      : shape_(simd_shape(d)), images_(d.images) {
+    weights = pass == SlicePass::forward ? simd_forward_layout(d.channels_in, d.channels_out)
+                                         : simd_backward_data_layout(d.channels_in, d.channels_out);
     if (pass == SlicePass::backward_data) std::swap(shape_.ci, shape_.co);
   }
   void run(int, const void* in, const void* packed, void* out, void*) const override {
-    avx512_convolution(shape_, images_, static_cast<const float*>(in),
-                       static_cast<const float*>(packed), static_cast<float*>(out));
+    simd_convolution(shape_, images_, static_cast<const float*>(in),
+                     static_cast<const float*>(packed), static_cast<float*>(out));
   }
 
  private:
-  Avx512Shape shape_;
+  SimdShape shape_;
   std::int64_t images_;
 };
 
-class Avx512WeightGradient final : public WeightGradientKernel {
+// Pieces of the weights need no partial sums of theirs, whatever the number of threads.
+class SimdWeightGradient final : public WeightGradientKernel {
  public:
-  Avx512WeightGradient(const ConvolutionDescriptor& d, ThreadPool& pool)
-      : shape_(avx512_shape(d)), images_(d.images), pool_(pool) {
+  SimdWeightGradient(const ConvolutionDescriptor& d, ThreadPool& pool)
+      : shape_(simd_shape(d)),
+        dtype_(d.dtype),
+        images_(d.images),
+        thread_bytes_(aligned(simd_weight_gradient_scratch_bytes(shape_))),
+        pool_(pool) {
     gradient = WeightLayout::ohwi(d.channels_out, 9, d.channels_in, Dtype::f32);
+    scratch_bytes = pool.threads() * thread_bytes_;
   }
-  void run(const void* x, const void* dy, float* dw, void*) const override {
-    avx512_weight_gradient(shape_, images_, static_cast<const float*>(x),
-                           static_cast<const float*>(dy), dw, pool_);
+  void run(const void* x, const void* dy, float* dw, void* scratch) const override {
+    const std::int64_t across = shape_.ci / kSimdChannels;
+    pool_.parallel_for(shape_.co / kSimdChannels * across, [&](std::int64_t piece, int thread) {
+      auto* mine = reinterpret_cast<float*>(static_cast<char*>(scratch) + thread * thread_bytes_);
+      with_dtype(dtype_, [&](auto element) {
+        using T = decltype(element);
+        simd_weight_gradient(shape_, images_, piece / across * kSimdChannels,
+                             piece % across * kSimdChannels, static_cast<const T*>(x),
+                             static_cast<const T*>(dy), dw, mine);
+      });
+    });
   }
 
  private:
-  Avx512Shape shape_;
+  SimdShape shape_;
+  Dtype dtype_;
   std::int64_t images_;
+  std::int64_t thread_bytes_;
   ThreadPool& pool_;
 };
 
@@ -78,15 +94,15 @@ class AmxWeightGradient final : public WeightGradientKernel {
 
 }  // namespace
 
-std::unique_ptr<SliceKernel> make_avx512_slice(const ConvolutionDescriptor& slice, SlicePass pass) {
-  if (!avx512_serves(slice)) return nullptr;
-  return std::make_unique<Avx512Slice>(slice, pass);
+std::unique_ptr<SliceKernel> make_simd_slice(const ConvolutionDescriptor& slice, SlicePass pass) {
+  if (slice.dtype != Dtype::f32 || !simd_serves(slice)) return nullptr;
+  return std::make_unique<SimdSlice>(slice, pass);
 }
 
-std::unique_ptr<WeightGradientKernel> make_avx512_weight_gradient(
-    const ConvolutionDescriptor& whole, ThreadPool& pool) {
-  if (!avx512_serves(whole)) return nullptr;
-  return std::make_unique<Avx512WeightGradient>(whole, pool);
+std::unique_ptr<WeightGradientKernel> make_simd_weight_gradient(const ConvolutionDescriptor& whole,
+                                                                ThreadPool& pool) {
+  if (!simd_serves(whole)) return nullptr;
+  return std::make_unique<SimdWeightGradient>(whole, pool);
 }
 
 std::unique_ptr<WeightGradientKernel> make_amx_weight_gradient(const ConvolutionDescriptor& whole,

@@ -1,6 +1,6 @@
-// The AVX-512 convolution kernels against a double loop, and byte for byte across thread counts
-// and slices of a batch.
-#include "backends/cpu/avx512_convolution.h"
+// Our own FP32 convolution kernels against a double loop, and byte for byte across slices of a
+// batch and pieces of the weights.
+#include "backends/cpu/simd_convolution.h"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ std::vector<float> random_values(std::size_t count, unsigned seed) {
 struct Case {
   int n, h, w, ci, co;
 
-  Avx512Shape shape() const { return {h, w, ci, co}; }
+  SimdShape shape() const { return {h, w, ci, co}; }
   std::size_t pixels() const { return static_cast<std::size_t>(n) * h * w; }
   std::size_t weights() const { return static_cast<std::size_t>(9) * ci * co; }
 };
@@ -151,10 +151,12 @@ bool same_bytes(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class Avx512Convolution : public testing::TestWithParam<Case> {
+bool served() { return simd_convolution_serves({4, 4, 16, 16}, 3, 1); }
+
+class SimdConvolution : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!avx512_available()) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!served()) GTEST_SKIP() << "compiled for vectors of fewer than 8 floats";
   }
   const Case c_ = GetParam();
   const std::vector<float> x_ = random_values(c_.pixels() * c_.ci, 1);
@@ -163,29 +165,29 @@ class Avx512Convolution : public testing::TestWithParam<Case> {
 };
 
 /// `shape` over all images at once, between guards.
-std::vector<float> convolve(const Avx512Shape& shape, int images, const std::vector<float>& x,
+std::vector<float> convolve(const SimdShape& shape, int images, const std::vector<float>& x,
                             const std::vector<float>& packed, std::size_t shift) {
   Guarded in(x, shift), weights(packed, shift), out(images * shape.h * shape.w * shape.co, shift);
-  avx512_convolution(shape, images, in.data(), weights.data(), out.data());
+  simd_convolution(shape, images, in.data(), weights.data(), out.data());
   EXPECT_TRUE(out.guards_untouched());
   return out.values();
 }
 
-TEST_P(Avx512Convolution, ForwardMatchesTheDoubleLoop) {
-  const auto packed = pack(c_, avx512_forward_layout(c_.ci, c_.co), w_);
+TEST_P(SimdConvolution, ForwardMatchesTheDoubleLoop) {
+  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co), w_);
   const auto y = convolve(c_.shape(), c_.n, x_, packed, 0);
   expect_close(y, naive_forward(c_, x_, w_));
   EXPECT_TRUE(same_bytes(y, convolve(c_.shape(), c_.n, x_, packed, 1))) << "alignment matters";
 }
 
-TEST_P(Avx512Convolution, FlippedLayoutGivesTheInputGradient) {
-  const auto packed = pack(c_, avx512_backward_data_layout(c_.ci, c_.co), w_);
+TEST_P(SimdConvolution, FlippedLayoutGivesTheInputGradient) {
+  const auto packed = pack(c_, simd_backward_data_layout(c_.ci, c_.co), w_);
   const auto dx = convolve({c_.h, c_.w, c_.co, c_.ci}, c_.n, dy_, packed, 0);
   expect_close(dx, naive_backward_data(c_, dy_, w_));
 }
 
-TEST_P(Avx512Convolution, AnImageDoesNotDependOnItsSlice) {
-  const auto packed = pack(c_, avx512_forward_layout(c_.ci, c_.co), w_);
+TEST_P(SimdConvolution, AnImageDoesNotDependOnItsSlice) {
+  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co), w_);
   const auto whole = convolve(c_.shape(), c_.n, x_, packed, 0);
   const auto image_x = x_.size() / c_.n, image_y = whole.size() / c_.n;
   for (int n = 0; n < c_.n; ++n) {
@@ -195,22 +197,54 @@ TEST_P(Avx512Convolution, AnImageDoesNotDependOnItsSlice) {
   }
 }
 
-TEST_P(Avx512Convolution, WeightGradientMatchesTheDoubleLoopOnAnyNumberOfThreads) {
-  std::vector<float> first;
-  for (const int threads : {1, 2, 5}) {
-    Guarded x(x_, 0), dy(dy_, 0), dw(c_.weights());
-    ThreadPool pool(threads);
-    avx512_weight_gradient(c_.shape(), c_.n, x.data(), dy.data(), dw.data(), pool);
-    EXPECT_TRUE(dw.guards_untouched());
-    if (threads == 1) {
-      first = dw.values();
-      expect_close(first, naive_weight_gradient(c_, x_, dy_));
+/// All pieces, with scratch between guards and full of NaN.
+template <class T>
+std::vector<float> weight_gradient(const Case& c, const std::vector<T>& x,
+                                   const std::vector<T>& dy) {
+  Guarded dw(c.weights());
+  for (int co = 0; co < c.co; co += kSimdChannels)
+    for (int ci = 0; ci < c.ci; ci += kSimdChannels) {
+      Guarded scratch(simd_weight_gradient_scratch_bytes(c.shape()) / sizeof(float));
+      simd_weight_gradient(c.shape(), c.n, co, ci, x.data(), dy.data(), dw.data(), scratch.data());
+      EXPECT_TRUE(scratch.guards_untouched());
     }
-    EXPECT_TRUE(same_bytes(dw.values(), first)) << threads << " threads";
-  }
+  EXPECT_TRUE(dw.guards_untouched());
+  return dw.values();
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Avx512Convolution,
+TEST_P(SimdConvolution, WeightGradientMatchesTheDoubleLoop) {
+  expect_close(weight_gradient(c_, x_, dy_), naive_weight_gradient(c_, x_, dy_));
+}
+
+template <class T>
+void expect_widening(const Case& c, const std::vector<float>& x, const std::vector<float>& dy) {
+  const std::vector<T> narrow_x(x.begin(), x.end()), narrow_dy(dy.begin(), dy.end());
+  const std::vector<float> wide_x(narrow_x.begin(), narrow_x.end());
+  const std::vector<float> wide_dy(narrow_dy.begin(), narrow_dy.end());
+  EXPECT_TRUE(
+      same_bytes(weight_gradient(c, narrow_x, narrow_dy), weight_gradient(c, wide_x, wide_dy)));
+}
+
+TEST_P(SimdConvolution, WeightGradientOf16BitOperandsIsThatOfTheirValues) {
+  expect_widening<Bf16>(c_, x_, dy_);
+  expect_widening<F16>(c_, x_, dy_);
+}
+
+TEST_P(SimdConvolution, APieceOfTheWeightGradientLeavesTheOthersAlone) {
+  const auto whole = weight_gradient(c_, x_, dy_);
+  const int co = c_.co - kSimdChannels, ci = c_.ci - kSimdChannels;
+  std::vector<float> dw(c_.weights(), 7.0f);
+  std::vector<float> scratch(simd_weight_gradient_scratch_bytes(c_.shape()) / sizeof(float));
+  simd_weight_gradient(c_.shape(), c_.n, co, ci, x_.data(), dy_.data(), dw.data(), scratch.data());
+  for (int o = 0; o < c_.co; ++o)
+    for (int tap = 0; tap < 9; ++tap)
+      for (int i = 0; i < c_.ci; ++i) {
+        const auto at = weight_index(c_, o, tap, i);
+        ASSERT_EQ(dw[at], o >= co && i >= ci ? whole[at] : 7.0f) << o << ' ' << tap << ' ' << i;
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SimdConvolution,
                          testing::Values(Case{1, 32, 32, 16, 32}, Case{2, 32, 32, 32, 32},
                                          Case{1, 16, 16, 64, 64}, Case{5, 8, 8, 128, 128},
                                          Case{3, 1, 1, 16, 16}, Case{3, 5, 7, 48, 16},
@@ -223,20 +257,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Avx512Convolution,
                            return concat(c.n, "x", c.h, "x", c.w, "_", c.ci, "to", c.co);
                          });
 
-TEST(Avx512ConvolutionSupport, NamesWhatItServes) {
-  EXPECT_TRUE(avx512_convolution_supports({32, 32, 16, 48}, 3, 1));
-  EXPECT_FALSE(avx512_convolution_supports({32, 32, 3, 16}, 3, 1));
-  EXPECT_FALSE(avx512_convolution_supports({32, 32, 16, 24}, 3, 1));
-  EXPECT_FALSE(avx512_convolution_supports({32, 32, 16, 16}, 3, 2));
-  EXPECT_FALSE(avx512_convolution_supports({32, 32, 16, 16}, 1, 1));
+TEST(SimdConvolutionSupport, NamesWhatItServes) {
+  EXPECT_EQ(simd_convolution_serves({32, 32, 16, 48}, 3, 1),
+            std::string(simd_convolution_vectors()) != "none");
+  EXPECT_FALSE(simd_convolution_serves({32, 32, 3, 16}, 3, 1));
+  EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 24}, 3, 1));
+  EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 16}, 3, 2));
+  EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 16}, 1, 1));
   float value = 0;
-  EXPECT_THROW(avx512_convolution({4, 4, 3, 16}, 1, &value, &value, &value), Error);
-  ThreadPool pool(1);
-  EXPECT_THROW(avx512_weight_gradient({4, 4, 16, 3}, 1, &value, &value, &value, pool), Error);
+  EXPECT_THROW(simd_convolution({4, 4, 3, 16}, 1, &value, &value, &value), Error);
+  EXPECT_THROW(simd_weight_gradient({4, 4, 16, 3}, 1, 0, 0, &value, &value, &value, &value), Error);
 }
 
-TEST(Avx512ConvolutionSupport, LayoutsAreDense) {
-  for (const auto& layout : {avx512_forward_layout(48, 32), avx512_backward_data_layout(48, 32)}) {
+TEST(SimdConvolutionSupport, LayoutsAreDense) {
+  for (const auto& layout : {simd_forward_layout(48, 32), simd_backward_data_layout(48, 32)}) {
     EXPECT_FALSE(layout.padded());
     std::vector<bool> taken(layout.elements);
     for (int o = 0; o < 32; ++o)
