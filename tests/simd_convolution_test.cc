@@ -164,36 +164,68 @@ class SimdConvolution : public testing::TestWithParam<Case> {
   const std::vector<float> w_ = random_values(c_.weights(), 3);
 };
 
-/// `shape` over all images at once, between guards.
-std::vector<float> convolve(const SimdShape& shape, int images, const std::vector<float>& x,
-                            const std::vector<float>& packed, std::size_t shift) {
+/// `shape` over all images at once; results, and scratch full of NaN, between guards.
+template <class T>
+std::vector<T> convolve(const SimdShape& shape, int images, const std::vector<T>& x,
+                        const std::vector<T>& packed) {
+  Guarded scratch(simd_convolution_scratch_bytes<T>(shape, images) / sizeof(float));
+  std::vector<T> out(images * shape.h * shape.w * shape.co + 2 * kGuard, T(7.0f));
+  simd_convolution(shape, images, x.data(), packed.data(), out.data() + kGuard, scratch.data());
+  EXPECT_TRUE(scratch.guards_untouched());
+  const auto untouched = [](T value) { return static_cast<float>(value) == 7.0f; };
+  EXPECT_TRUE(std::all_of(out.begin(), out.begin() + kGuard, untouched));
+  EXPECT_TRUE(std::all_of(out.end() - kGuard, out.end(), untouched));
+  return {out.begin() + kGuard, out.end() - kGuard};
+}
+
+/// In FP32 on memory that begins `shift` floats past a cache line.
+std::vector<float> convolve_shifted(const SimdShape& shape, int images, const std::vector<float>& x,
+                                    const std::vector<float>& packed, std::size_t shift) {
   Guarded in(x, shift), weights(packed, shift), out(images * shape.h * shape.w * shape.co, shift);
-  simd_convolution(shape, images, in.data(), weights.data(), out.data());
+  simd_convolution(shape, images, in.data(), weights.data(), out.data(), nullptr);
   EXPECT_TRUE(out.guards_untouched());
   return out.values();
 }
 
 TEST_P(SimdConvolution, ForwardMatchesTheDoubleLoop) {
-  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co), w_);
-  const auto y = convolve(c_.shape(), c_.n, x_, packed, 0);
+  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co, Dtype::f32), w_);
+  const auto y = convolve_shifted(c_.shape(), c_.n, x_, packed, 0);
   expect_close(y, naive_forward(c_, x_, w_));
-  EXPECT_TRUE(same_bytes(y, convolve(c_.shape(), c_.n, x_, packed, 1))) << "alignment matters";
+  EXPECT_TRUE(same_bytes(y, convolve_shifted(c_.shape(), c_.n, x_, packed, 1)));
 }
 
 TEST_P(SimdConvolution, FlippedLayoutGivesTheInputGradient) {
-  const auto packed = pack(c_, simd_backward_data_layout(c_.ci, c_.co), w_);
-  const auto dx = convolve({c_.h, c_.w, c_.co, c_.ci}, c_.n, dy_, packed, 0);
+  const auto packed = pack(c_, simd_backward_data_layout(c_.ci, c_.co, Dtype::f32), w_);
+  const auto dx = convolve({c_.h, c_.w, c_.co, c_.ci}, c_.n, dy_, packed);
   expect_close(dx, naive_backward_data(c_, dy_, w_));
 }
 
+/// Of 16-bit operands: the FP32 result of their values, rounded once.
+template <class T>
+void expect_rounded(const Case& c, const std::vector<float>& x, const std::vector<float>& w) {
+  const std::vector<T> narrow_x(x.begin(), x.end());
+  const auto packed = pack(c, simd_forward_layout(c.ci, c.co, Dtype::f32), w);
+  const std::vector<T> narrow_packed(packed.begin(), packed.end());
+  const auto wide = convolve(c.shape(), c.n, std::vector<float>(narrow_x.begin(), narrow_x.end()),
+                             {narrow_packed.begin(), narrow_packed.end()});
+  const auto y = convolve(c.shape(), c.n, narrow_x, narrow_packed);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    ASSERT_EQ(static_cast<float>(y[i]), static_cast<float>(T(wide[i]))) << "element " << i;
+}
+
+TEST_P(SimdConvolution, SixteenBitsAreRoundedOnce) {
+  expect_rounded<Bf16>(c_, x_, w_);
+  expect_rounded<F16>(c_, x_, w_);
+}
+
 TEST_P(SimdConvolution, AnImageDoesNotDependOnItsSlice) {
-  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co), w_);
-  const auto whole = convolve(c_.shape(), c_.n, x_, packed, 0);
+  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co, Dtype::f32), w_);
+  const auto whole = convolve(c_.shape(), c_.n, x_, packed);
   const auto image_x = x_.size() / c_.n, image_y = whole.size() / c_.n;
   for (int n = 0; n < c_.n; ++n) {
     const std::vector<float> image(x_.begin() + n * image_x, x_.begin() + (n + 1) * image_x);
     const std::vector<float> wanted(whole.begin() + n * image_y, whole.begin() + (n + 1) * image_y);
-    EXPECT_TRUE(same_bytes(convolve(c_.shape(), 1, image, packed, 0), wanted)) << "image " << n;
+    EXPECT_TRUE(same_bytes(convolve(c_.shape(), 1, image, packed), wanted)) << "image " << n;
   }
 }
 
@@ -265,12 +297,13 @@ TEST(SimdConvolutionSupport, NamesWhatItServes) {
   EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 16}, 3, 2));
   EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 16}, 1, 1));
   float value = 0;
-  EXPECT_THROW(simd_convolution({4, 4, 3, 16}, 1, &value, &value, &value), Error);
+  EXPECT_THROW(simd_convolution({4, 4, 3, 16}, 1, &value, &value, &value, &value), Error);
   EXPECT_THROW(simd_weight_gradient({4, 4, 16, 3}, 1, 0, 0, &value, &value, &value, &value), Error);
 }
 
 TEST(SimdConvolutionSupport, LayoutsAreDense) {
-  for (const auto& layout : {simd_forward_layout(48, 32), simd_backward_data_layout(48, 32)}) {
+  for (const auto& layout :
+       {simd_forward_layout(48, 32, Dtype::f32), simd_backward_data_layout(48, 32, Dtype::f32)}) {
     EXPECT_FALSE(layout.padded());
     std::vector<bool> taken(layout.elements);
     for (int o = 0; o < 32; ++o)

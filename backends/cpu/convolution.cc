@@ -86,20 +86,26 @@ class CpuConvolution final : public Convolution {
   std::unique_ptr<SliceKernel> pick_slice(SlicePass pass) const {
     ConvolutionDescriptor slice = d_;
     slice.images = slice_;
+    const auto native = [&] { return make_onednn_slice(slice, pass, pool_.threads()); };
+    if (prefers_onednn())
+      if (auto kernel = native()) return kernel;
     if (auto kernel = make_simd_slice(slice, pass)) return kernel;
-    if (auto kernel = make_onednn_slice(slice, pass, pool_.threads())) return kernel;
+    if (auto kernel = native()) return kernel;
     return make_widened_slice(slice, pass, pool_.threads());
   }
 
   std::unique_ptr<WeightGradientKernel> pick_weight_gradient() const {
     if (auto kernel = make_amx_weight_gradient(d_, pool_)) return kernel;
-    // In 16 bits oneDNN's kernels, where it has them, use instructions that ours don't.
-    if (d_.dtype != Dtype::f32)
-      if (auto kernel = make_onednn_weight_gradient(d_, pool_)) return kernel;
+    const auto native = [&] { return make_onednn_weight_gradient(d_, pool_); };
+    if (prefers_onednn())
+      if (auto kernel = native()) return kernel;
     if (auto kernel = make_simd_weight_gradient(d_, pool_)) return kernel;
-    if (auto kernel = make_onednn_weight_gradient(d_, pool_)) return kernel;
+    if (auto kernel = native()) return kernel;
     return make_widened_weight_gradient(d_, pool_);
   }
+
+  // Its kernels for 16 bits, on CPUs for which it has them, use instructions that ours don't.
+  bool prefers_onednn() const { return d_.dtype != Dtype::f32; }
 
   std::int64_t element() const { return static_cast<std::int64_t>(size_of(d_.dtype)); }
   const void* at(const void* base, std::int64_t index) const {

@@ -66,8 +66,7 @@ class WidenedSlice final : public SliceKernel {
     wide.dtype = Dtype::f32;
     wide.images = widened_images(d, d.images);
     chunks_ = d.images / wide.images;
-    kernel_ = make_simd_slice(wide, pass);
-    if (!kernel_) kernel_ = std::make_unique<OnednnSlice>(wide, pass, threads);
+    kernel_ = std::make_unique<OnednnSlice>(wide, pass, threads);
     const std::int64_t x = wide.images * d.height * d.width * d.channels_in;
     const std::int64_t y = wide.images * d.out_height() * d.out_width() * d.channels_out;
     in_ = pass == SlicePass::forward ? x : y;

@@ -20,18 +20,26 @@ bool simd_serves(const ConvolutionDescriptor& d) {
 class SimdSlice final : public SliceKernel {
  public:
   SimdSlice(const ConvolutionDescriptor& d, SlicePass pass)
-      : shape_(simd_shape(d)), images_(d.images) {
-    weights = pass == SlicePass::forward ? simd_forward_layout(d.channels_in, d.channels_out)
-                                         : simd_backward_data_layout(d.channels_in, d.channels_out);
+      : shape_(simd_shape(d)), dtype_(d.dtype), images_(d.images) {
+    const auto layout =
+        pass == SlicePass::forward ? simd_forward_layout : simd_backward_data_layout;
+    weights = layout(d.channels_in, d.channels_out, d.dtype);
     if (pass == SlicePass::backward_data) std::swap(shape_.ci, shape_.co);
+    with_dtype(dtype_, [&](auto element) {
+      scratch_bytes = aligned(simd_convolution_scratch_bytes<decltype(element)>(shape_, images_));
+    });
   }
-  void run(int, const void* in, const void* packed, void* out, void*) const override {
-    simd_convolution(shape_, images_, static_cast<const float*>(in),
-                     static_cast<const float*>(packed), static_cast<float*>(out));
+  void run(int, const void* in, const void* packed, void* out, void* scratch) const override {
+    with_dtype(dtype_, [&](auto element) {
+      using T = decltype(element);
+      simd_convolution(shape_, images_, static_cast<const T*>(in), static_cast<const T*>(packed),
+                       static_cast<T*>(out), static_cast<float*>(scratch));
+    });
   }
 
  private:
   SimdShape shape_;
+  Dtype dtype_;
   std::int64_t images_;
 };
 
@@ -95,7 +103,7 @@ class AmxWeightGradient final : public WeightGradientKernel {
 }  // namespace
 
 std::unique_ptr<SliceKernel> make_simd_slice(const ConvolutionDescriptor& slice, SlicePass pass) {
-  if (slice.dtype != Dtype::f32 || !simd_serves(slice)) return nullptr;
+  if (!simd_serves(slice)) return nullptr;
   return std::make_unique<SimdSlice>(slice, pass);
 }
 

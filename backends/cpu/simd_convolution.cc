@@ -20,6 +20,7 @@
 #include "backends/cpu/simd_convolution.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "backends/cpu/lanes.h"
@@ -34,13 +35,15 @@ constexpr int kBlock = kSimdChannels;           // channels that lie together
 constexpr Int kBlockWeights = kBlock * kBlock;  // of one tap
 constexpr Int kTaps = 9;
 constexpr Int kLineBytes = 64;
+constexpr int kOutputs = 2 * kPart;               // of a forward tile
 constexpr int kWidePixels = kPart == 16 ? 8 : 6;  // of a forward tile: what the registers hold
 constexpr int kTileOutputs = kPart / 2;           // of a gradient tile
 constexpr Int kStripPixels = kPart == 16 ? 256 : 128;
 
 /// Blocks of 16 x 16 channels hold their nine taps together: [o / 16][i / 16][tap][i % 16][o % 16].
-WeightLayout blocked_layout(Int inputs, Int outputs) {
+WeightLayout blocked_layout(Int inputs, Int outputs, Dtype dtype) {
   WeightLayout layout;
+  layout.dtype = dtype;
   for (Int o = 0; o < outputs; ++o)
     layout.output.push_back(o / kBlock * kTaps * kBlock * inputs + o % kBlock);
   for (Int t = 0; t < kTaps; ++t) layout.tap.push_back(t * kBlockWeights);
@@ -121,55 +124,66 @@ template <int kFirst, int kLast, int kPixels, int kVectors>
   }
 }
 
-/// Nine taps of 16 input channels for kPixels pixels of a row and kVectors vectors of output
-/// channels. x, y: the tile's first pixel. `up`, `down`: whether the rows beside it are inside the
+/// Nine taps of 16 input channels, as FP32. Pixels of x are `ci` of the shape apart, of y `stride`;
+/// `add`: to what y holds.
+struct Block {
+  const float* x;        // the strip's first row
+  const float* weights;  // those of 16 outputs
+  Int weights_stride;    // to the next 16
+  float* y;
+  Int y_stride;
+  bool add;
+};
+
+/// A block for kPixels pixels of a row and kVectors vectors of output channels. x, y: the tile's
+/// first pixel. `up`, `down`: whether the rows beside it are inside the
 /// image; `left`, `right`: whether the columns beside the tile are.
 template <int kPixels, int kVectors>
-void forward_tile(const SimdShape& s, const float* x, const float* weights, float* y, bool up,
-                  bool down, bool left, bool right, bool add) {
-  const Int block_stride = kTaps * kBlock * s.ci;
+void forward_tile(const SimdShape& s, const Block& block, const float* x, float* y, bool up,
+                  bool down, bool left, bool right) {
   Part sum[kPixels][kVectors] = {};
   for (int kh = up ? 0 : 1; kh < (down ? 3 : 2); ++kh)
     for (int kw = 0; kw < 3; ++kw) {
       const float* from = x + ((kh - 1) * s.w + kw - 1) * s.ci;
-      const float* tap = weights + (3 * kh + kw) * kBlockWeights;
+      const float* tap = block.weights + (3 * kh + kw) * kBlockWeights;
       if (kw == 0 && !left)
-        add_tap<1, kPixels>(from, s.ci, tap, block_stride, sum);
+        add_tap<1, kPixels>(from, s.ci, tap, block.weights_stride, sum);
       else if (kw == 2 && !right)
-        add_tap<0, kPixels - 1>(from, s.ci, tap, block_stride, sum);
+        add_tap<0, kPixels - 1>(from, s.ci, tap, block.weights_stride, sum);
       else
-        add_tap<0, kPixels>(from, s.ci, tap, block_stride, sum);
+        add_tap<0, kPixels>(from, s.ci, tap, block.weights_stride, sum);
     }
 #pragma GCC unroll 8
   for (int p = 0; p < kPixels; ++p)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) put(y + p * s.co + v * kPart, sum[p][v], add);
+    for (int v = 0; v < kVectors; ++v)
+      put(y + p * block.y_stride + v * kPart, sum[p][v], block.add);
 }
 
-/// The tiles of one row from column `from`, kPixels wide as long as more than `leave` columns stay.
+/// The tiles of a strip's row from column `from`, kPixels wide as long as more than `leave` columns
+/// stay.
 template <int kPixels, int kVectors>
-Int forward_tiles(const SimdShape& s, Int from, Int leave, const float* x, const float* weights,
-                  float* y, bool up, bool down, bool add) {
+Int forward_tiles(const SimdShape& s, const Block& block, Int row, Int from, Int leave, bool up,
+                  bool down) {
+  const float* x = block.x + row * s.w * s.ci;
+  float* y = block.y + row * s.w * block.y_stride;
   for (; from + std::max<Int>(kPixels, leave + 1) <= s.w; from += kPixels)
-    forward_tile<kPixels, kVectors>(s, x + from * s.ci, weights, y + from * s.co, up, down,
-                                    from > 0, from + kPixels < s.w, add);
+    forward_tile<kPixels, kVectors>(s, block, x + from * s.ci, y + from * block.y_stride, up, down,
+                                    from > 0, from + kPixels < s.w);
   return from;
 }
 
-/// Nine taps of input channels [ci, ci + 16) to output channels [co, co + kPart * kVectors).
+/// A block for kPart * kVectors output channels of a strip.
 template <int kVectors>
-void forward_block(const SimdShape& s, const Strip& strip, Int ci, Int co, const float* x,
-                   const float* packed, float* y, NextStrip& next) {
+void forward_block(const SimdShape& s, const Strip& strip, const Block& block, NextStrip& next) {
   // Two tiles of 4 keep the multipliers busier than one of 6 and one of 2.
   constexpr Int kLeave = kWidePixels == 6 ? 8 : 0;
-  const float* weights = packed + co * kTaps * s.ci + ci * kTaps * kBlock;
-  for (Int row = strip.first; row < strip.first + strip.rows; ++row) {
-    const float* from = x + row * s.w * s.ci + ci;
-    float* to = y + row * s.w * s.co + co;
+  for (Int row = 0; row < strip.rows; ++row) {
     next.advance();
-    const bool up = row % s.h > 0, down = row % s.h + 1 < s.h, add = ci > 0;
+    const Int in_image = (strip.first + row) % s.h;
     const auto tiles = [&]<int kPixels>(Int column, Int leave) {
-      return forward_tiles<kPixels, kVectors>(s, column, leave, from, weights, to, up, down, add);
+      return forward_tiles<kPixels, kVectors>(s, block, row, column, leave, in_image > 0,
+                                              in_image + 1 < s.h);
     };
     Int column = tiles.template operator()<kWidePixels>(0, kLeave);
     column = tiles.template operator()<4>(column, 0);
@@ -177,6 +191,27 @@ void forward_block(const SimdShape& s, const Strip& strip, Int ci, Int co, const
     tiles.template operator()<1>(column, 0);
   }
 }
+
+/// `count` values, in sixteens, as FP32: where they are, or in `to`.
+template <class T>
+const float* widened(const T* from, Int count, float* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    return from;
+  } else {
+    for (Int i = 0; i < count; i += kLanes) store(to + i, load(from + i));
+    return to;
+  }
+}
+
+/// Scratch of a convolution of 16-bit operands.
+struct ForwardScratch {
+  Int rows, weights, sums;  // floats of each
+
+  ForwardScratch(const SimdShape& s, Int images)
+      : rows(std::min(strip_rows(s) + 2, images * s.h) * s.w * s.ci),
+        weights(kOutputs / kBlock * kTaps * kBlockWeights),
+        sums(std::min(strip_rows(s), images * s.h) * s.w * kOutputs) {}
+};
 
 // ---- weight gradient ----------------------------------------------------------------------------
 
@@ -254,32 +289,74 @@ bool simd_convolution_serves(const SimdShape& s, int kernel, int stride) {
          s.co >= kBlock && s.ci % kBlock == 0 && s.co % kBlock == 0;
 }
 
-WeightLayout simd_forward_layout(Int ci, Int co) { return blocked_layout(ci, co); }
+WeightLayout simd_forward_layout(Int ci, Int co, Dtype dtype) {
+  return blocked_layout(ci, co, dtype);
+}
 
-WeightLayout simd_backward_data_layout(Int ci, Int co) {
-  WeightLayout layout = blocked_layout(co, ci);
+WeightLayout simd_backward_data_layout(Int ci, Int co, Dtype dtype) {
+  WeightLayout layout = blocked_layout(co, ci, dtype);
   std::swap(layout.input, layout.output);
   std::reverse(layout.tap.begin(), layout.tap.end());
   return layout;
 }
 
-void simd_convolution(const SimdShape& s, Int images, const float* x, const float* packed,
-                      float* y) {
+template <class T>
+Int simd_convolution_scratch_bytes(const SimdShape& s, Int images) {
+  if (std::is_same_v<T, float>) return 0;
+  const ForwardScratch floats(s, images);
+  return (floats.rows + floats.weights + floats.sums) * static_cast<Int>(sizeof(float));
+}
+
+template <class T>
+void simd_convolution(const SimdShape& s, Int images, const T* x, const T* packed, T* y,
+                      float* scratch) {
   check(s);
+  constexpr bool kInPlace = std::is_same_v<T, float>;
+  const ForwardScratch floats(s, images);
+  float* const wide_weights = scratch + floats.rows;
+  float* const sums = wide_weights + floats.weights;
   const Int rows = images * s.h, step = strip_rows(s);
+  const Int row_x = s.w * s.ci, row_y = s.w * s.co, block_weights = kTaps * kBlockWeights;
+
   for (Int row = 0; row < rows; row += step) {
     const Strip strip{row, std::min(step, rows - row)};
     const Int end = row + strip.rows, pixels = std::min(step, rows - end) * s.w;
-    const Int calls = strip.rows * (s.ci / kBlock) * ((s.co + 2 * kPart - 1) / (2 * kPart));
-    NextStrip next{{x + end * s.w * s.ci, kLineBytes, pixels * (s.ci / kBlock), calls},
-                   {y + end * s.w * s.co, kLineBytes, pixels * (s.co / kBlock), calls}};
-    Int co = 0;
-    for (; co + 2 * kPart <= s.co; co += 2 * kPart)
-      for (Int ci = 0; ci < s.ci; ci += kBlock)
-        forward_block<2>(s, strip, ci, co, x, packed, y, next);
-    if (co < s.co)
-      for (Int ci = 0; ci < s.ci; ci += kBlock)
-        forward_block<1>(s, strip, ci, co, x, packed, y, next);
+    const Int first = std::max<Int>(row - 1, 0), last = std::min(end + 1, rows);
+    const float* strip_x =
+        widened(x + first * row_x, (last - first) * row_x, scratch) + (row - first) * row_x;
+
+    const Int lines_x = pixels * s.ci * sizeof(T) / kLineBytes;
+    const Int lines_y = pixels * s.co * sizeof(T) / kLineBytes;
+    const Int calls = strip.rows * (s.ci / kBlock) * ((s.co + kOutputs - 1) / kOutputs);
+    NextStrip next{{x + end * row_x, kLineBytes, lines_x, calls},
+                   {y + end * row_y, kLineBytes, lines_y, calls}};
+    for (Int co = 0; co < s.co; co += kOutputs) {
+      const Int outputs = std::min<Int>(kOutputs, s.co - co);
+      T* const to = y + row * row_y + co;
+      for (Int ci = 0; ci < s.ci; ci += kBlock) {
+        const T* weights = packed + co * kTaps * s.ci + ci * kTaps * kBlock;
+        Block block{strip_x + ci, nullptr, kTaps * kBlock * s.ci, sums, kOutputs, ci > 0};
+        if constexpr (kInPlace) {
+          block.weights = weights;
+          block.y = to;
+          block.y_stride = s.co;
+        } else {
+          for (Int o = 0; o < outputs / kBlock; ++o)
+            widened(weights + o * block.weights_stride, block_weights,
+                    wide_weights + o * block_weights);
+          block.weights = wide_weights;
+          block.weights_stride = block_weights;
+        }
+        if (outputs == kOutputs)
+          forward_block<2>(s, strip, block, next);
+        else
+          forward_block<1>(s, strip, block, next);
+      }
+      if constexpr (!kInPlace)
+        for (Int p = 0; p < strip.rows * s.w; ++p)
+          for (Int o = 0; o < outputs; o += kPart)
+            store_part(to + p * s.co + o, load_as<Part>(sums + p * kOutputs + o));
+    }
   }
 }
 
@@ -317,6 +394,13 @@ void simd_weight_gradient(const SimdShape& s, Int images, Int co, Int ci, const 
                         dw + (co + o) * kTaps * s.ci + ci + i, next);
   }
 }
+
+template Int simd_convolution_scratch_bytes<float>(const SimdShape&, Int);
+template Int simd_convolution_scratch_bytes<Bf16>(const SimdShape&, Int);
+template Int simd_convolution_scratch_bytes<F16>(const SimdShape&, Int);
+template void simd_convolution(const SimdShape&, Int, const float*, const float*, float*, float*);
+template void simd_convolution(const SimdShape&, Int, const Bf16*, const Bf16*, Bf16*, float*);
+template void simd_convolution(const SimdShape&, Int, const F16*, const F16*, F16*, float*);
 
 template void simd_weight_gradient(const SimdShape&, Int, Int, Int, const float*, const float*,
                                    float*, float*);
