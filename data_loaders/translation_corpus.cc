@@ -1,4 +1,5 @@
 // Parallel text as scripts/prepare_iwslt14 leaves it: a folder that corpus.json describes.
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -83,6 +84,10 @@ Description read_description(const std::string& path) {
     description.sha256[file] = sha256.get<std::string>();
   }
   description.notes = all.value("notes", json::array());
+  if (!description.notes.is_array() ||
+      !std::all_of(description.notes.begin(), description.notes.end(),
+                   [](const json& note) { return note.is_string(); }))
+    refuse("has ", description.notes.dump(), " for its 'notes', which are sentences");
   return description;
 }
 

@@ -143,8 +143,16 @@ nlohmann::json TranslationTask::final_quality(Trainer& trainer) const {
 }
 
 std::vector<std::string> TranslationTask::notes() const {
-  const std::string skipped = batches_->skipped_note();
-  return skipped.empty() ? std::vector<std::string>{} : std::vector{skipped};
+  std::vector<std::string> notes;
+  if (const nlohmann::json corpus = provenance();
+      corpus.contains("notes")) {  // prepared from files
+    notes.push_back(concat("the corpus is ", corpus["name"].get<std::string>(), ", ",
+                           corpus_->size(Split::train), " pairs to train on"));
+    for (const nlohmann::json& note : corpus["notes"]) notes.push_back(note.get<std::string>());
+  }
+  if (const std::string skipped = batches_->skipped_note(); !skipped.empty())
+    notes.push_back(skipped);
+  return notes;
 }
 
 nlohmann::json TranslationTask::provenance() const {

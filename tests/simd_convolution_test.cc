@@ -56,14 +56,23 @@ std::vector<float> random_values(std::size_t count, unsigned seed) {
 
 struct Case {
   int n, h, w, ci, co;
+  int kernel = 3, stride = 1;
 
-  SimdShape shape() const { return {h, w, ci, co}; }
-  std::size_t pixels() const { return static_cast<std::size_t>(n) * h * w; }
-  std::size_t weights() const { return static_cast<std::size_t>(9) * ci * co; }
+  ConvolutionDescriptor descriptor(Dtype dtype = Dtype::f32) const {
+    return {n, h, w, ci, co, kernel, stride, dtype};
+  }
+  std::int64_t taps() const { return static_cast<std::int64_t>(kernel) * kernel; }
+  std::size_t x_size() const { return static_cast<std::size_t>(n) * h * w * ci; }
+  std::size_t y_size() const {
+    const auto d = descriptor();
+    return static_cast<std::size_t>(n * d.out_height() * d.out_width() * co);
+  }
+  std::size_t w_size() const { return static_cast<std::size_t>(taps() * ci * co); }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.n << " images " << c.h << " x " << c.w << ", " << c.ci << " to " << c.co;
+  return out << c.n << " images " << c.h << " x " << c.w << ", " << c.ci << " to " << c.co
+             << ", kernel " << c.kernel << ", stride " << c.stride;
 }
 
 struct Sums {
@@ -75,60 +84,44 @@ struct Sums {
   }
 };
 
-/// Calls body(output pixel, tap, input pixel) for every product inside the images.
+std::size_t weight_index(const Case& c, int o, std::int64_t tap, int i) {
+  return static_cast<std::size_t>((o * c.taps() + tap) * c.ci + i);
+}
+
+/// Calls body(x index, w index, y index) for every product of the sum that a convolution is.
 template <class Body>
-void for_taps(const Case& c, Body&& body) {
+void for_products(const Case& c, Body&& body) {
+  const auto d = c.descriptor();
+  const int pad = c.kernel / 2;
   for (int n = 0; n < c.n; ++n)
-    for (int oy = 0; oy < c.h; ++oy)
-      for (int ox = 0; ox < c.w; ++ox)
-        for (int tap = 0; tap < 9; ++tap) {
-          const int iy = oy + tap / 3 - 1, ix = ox + tap % 3 - 1;
+    for (int oy = 0; oy < d.out_height(); ++oy)
+      for (int ox = 0; ox < d.out_width(); ++ox)
+        for (int tap = 0; tap < c.taps(); ++tap) {
+          const int iy = oy * c.stride + tap / c.kernel - pad;
+          const int ix = ox * c.stride + tap % c.kernel - pad;
           if (iy < 0 || iy >= c.h || ix < 0 || ix >= c.w) continue;
-          const auto pixel = [&](int y, int x) {
-            return (static_cast<std::size_t>(n) * c.h + y) * c.w + x;
-          };
-          body(pixel(oy, ox), tap, pixel(iy, ix));
+          const std::size_t in = (static_cast<std::size_t>(n) * c.h + iy) * c.w + ix;
+          const auto out = static_cast<std::size_t>((n * d.out_height() + oy) * d.out_width() + ox);
+          for (int o = 0; o < c.co; ++o)
+            for (int i = 0; i < c.ci; ++i)
+              body(in * c.ci + i, weight_index(c, o, tap, i), out * c.co + o);
         }
 }
 
-std::size_t weight_index(const Case& c, int o, int tap, int i) {
-  return (static_cast<std::size_t>(o) * 9 + tap) * c.ci + i;
-}
+/// The three passes by definition.
+struct Definition {
+  Sums y, dx, dw;
 
-/// The three passes by definition: y from x and w, dx from dy and w, dw from x and dy.
-Sums naive_forward(const Case& c, const std::vector<float>& x, const std::vector<float>& w) {
-  Sums y(c.pixels() * c.co);
-  for_taps(c, [&](std::size_t out, int tap, std::size_t in) {
-    for (int o = 0; o < c.co; ++o)
-      for (int i = 0; i < c.ci; ++i)
-        y.add(out * c.co + o,
-              static_cast<double>(x[in * c.ci + i]) * w[weight_index(c, o, tap, i)]);
-  });
-  return y;
-}
-
-Sums naive_backward_data(const Case& c, const std::vector<float>& dy, const std::vector<float>& w) {
-  Sums dx(c.pixels() * c.ci);
-  for_taps(c, [&](std::size_t out, int tap, std::size_t in) {
-    for (int o = 0; o < c.co; ++o)
-      for (int i = 0; i < c.ci; ++i)
-        dx.add(in * c.ci + i,
-               static_cast<double>(dy[out * c.co + o]) * w[weight_index(c, o, tap, i)]);
-  });
-  return dx;
-}
-
-Sums naive_weight_gradient(const Case& c, const std::vector<float>& x,
-                           const std::vector<float>& dy) {
-  Sums dw(c.weights());
-  for_taps(c, [&](std::size_t out, int tap, std::size_t in) {
-    for (int o = 0; o < c.co; ++o)
-      for (int i = 0; i < c.ci; ++i)
-        dw.add(weight_index(c, o, tap, i),
-               static_cast<double>(x[in * c.ci + i]) * dy[out * c.co + o]);
-  });
-  return dw;
-}
+  Definition(const Case& c, const std::vector<float>& x, const std::vector<float>& w,
+             const std::vector<float>& dy)
+      : y(c.y_size()), dx(c.x_size()), dw(c.w_size()) {
+    for_products(c, [&](std::size_t xi, std::size_t wi, std::size_t yi) {
+      y.add(yi, static_cast<double>(x[xi]) * w[wi]);
+      dx.add(xi, static_cast<double>(dy[yi]) * w[wi]);
+      dw.add(wi, static_cast<double>(dy[yi]) * x[xi]);
+    });
+  }
+};
 
 /// Sums of a few thousand terms in f32: the error stays far below 16 roundings of their magnitude.
 void expect_close(const std::vector<float>& got, const Sums& wanted) {
@@ -138,10 +131,11 @@ void expect_close(const std::vector<float>& got, const Sums& wanted) {
         << "element " << i << ": " << got[i] << " instead of " << wanted.values[i];
 }
 
-std::vector<float> pack(const Case& c, const WeightLayout& layout, const std::vector<float>& w) {
+std::vector<float> packed_weights(const Case& c, SlicePass pass, const std::vector<float>& w) {
+  const WeightLayout layout = simd_weights(c.descriptor(), pass);
   std::vector<float> packed(layout.elements, std::numeric_limits<float>::quiet_NaN());
   for (int o = 0; o < c.co; ++o)
-    for (int tap = 0; tap < 9; ++tap)
+    for (int tap = 0; tap < c.taps(); ++tap)
       for (int i = 0; i < c.ci; ++i)
         packed[layout.offset(o, tap, i)] = w[weight_index(c, o, tap, i)];
   return packed;
@@ -151,26 +145,32 @@ bool same_bytes(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-bool served() { return simd_convolution_serves({4, 4, 16, 16}, 3, 1); }
-
 class SimdConvolution : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (!served()) GTEST_SKIP() << "compiled for vectors of fewer than 8 floats";
+    if (!simd_convolution_serves(c_.descriptor()))
+      GTEST_SKIP() << "compiled for vectors of fewer than 8 floats";
   }
   const Case c_ = GetParam();
-  const std::vector<float> x_ = random_values(c_.pixels() * c_.ci, 1);
-  const std::vector<float> dy_ = random_values(c_.pixels() * c_.co, 2);
-  const std::vector<float> w_ = random_values(c_.weights(), 3);
+  const std::vector<float> x_ = random_values(c_.x_size(), 1);
+  const std::vector<float> dy_ = random_values(c_.y_size(), 2);
+  const std::vector<float> w_ = random_values(c_.w_size(), 3);
 };
 
-/// `shape` over all images at once; results, and scratch full of NaN, between guards.
 template <class T>
-std::vector<T> convolve(const SimdShape& shape, int images, const std::vector<T>& x,
-                        const std::vector<T>& packed) {
-  Guarded scratch(simd_convolution_scratch_bytes<T>(shape, images) / sizeof(float));
-  std::vector<T> out(images * shape.h * shape.w * shape.co + 2 * kGuard, T(7.0f));
-  simd_convolution(shape, images, x.data(), packed.data(), out.data() + kGuard, scratch.data());
+constexpr Dtype kDtype = std::is_same_v<T, float>  ? Dtype::f32
+                         : std::is_same_v<T, Bf16> ? Dtype::bf16
+                                                   : Dtype::f16;
+
+/// A pass over all images at once; the result, and scratch full of NaN, between guards.
+template <class T>
+std::vector<T> convolve(const Case& c, SlicePass pass, const std::vector<T>& in,
+                        const std::vector<float>& packed) {
+  const auto d = c.descriptor(kDtype<T>);
+  Guarded scratch(simd_convolution_scratch_bytes(d, pass) / sizeof(float));
+  const std::size_t size = pass == SlicePass::forward ? c.y_size() : c.x_size();
+  std::vector<T> out(size + 2 * kGuard, T(7.0f));
+  simd_convolution(d, pass, in.data(), packed.data(), out.data() + kGuard, scratch.data());
   EXPECT_TRUE(scratch.guards_untouched());
   const auto untouched = [](T value) { return static_cast<float>(value) == 7.0f; };
   EXPECT_TRUE(std::all_of(out.begin(), out.begin() + kGuard, untouched));
@@ -178,54 +178,59 @@ std::vector<T> convolve(const SimdShape& shape, int images, const std::vector<T>
   return {out.begin() + kGuard, out.end() - kGuard};
 }
 
-/// In FP32 on memory that begins `shift` floats past a cache line.
-std::vector<float> convolve_shifted(const SimdShape& shape, int images, const std::vector<float>& x,
-                                    const std::vector<float>& packed, std::size_t shift) {
-  Guarded in(x, shift), weights(packed, shift), out(images * shape.h * shape.w * shape.co, shift);
-  simd_convolution(shape, images, in.data(), weights.data(), out.data(), nullptr);
-  EXPECT_TRUE(out.guards_untouched());
-  return out.values();
+TEST_P(SimdConvolution, IsTheDoubleLoop) {
+  const Definition wanted(c_, x_, w_, dy_);
+  const auto forward = packed_weights(c_, SlicePass::forward, w_);
+  expect_close(convolve(c_, SlicePass::forward, x_, forward), wanted.y);
+  const auto backward = packed_weights(c_, SlicePass::backward_data, w_);
+  expect_close(convolve(c_, SlicePass::backward_data, dy_, backward), wanted.dx);
 }
 
-TEST_P(SimdConvolution, ForwardMatchesTheDoubleLoop) {
-  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co, Dtype::f32), w_);
-  const auto y = convolve_shifted(c_.shape(), c_.n, x_, packed, 0);
-  expect_close(y, naive_forward(c_, x_, w_));
-  EXPECT_TRUE(same_bytes(y, convolve_shifted(c_.shape(), c_.n, x_, packed, 1)));
+TEST_P(SimdConvolution, AlignmentDoesNotMatter) {
+  const auto packed = packed_weights(c_, SlicePass::forward, w_);
+  const auto convolve_shifted = [&](std::size_t shift) {
+    Guarded in(x_, shift), weights(packed, shift), out(c_.y_size(), shift);
+    simd_convolution(c_.descriptor(), SlicePass::forward, in.data(), weights.data(), out.data(),
+                     nullptr);
+    EXPECT_TRUE(out.guards_untouched());
+    return out.values();
+  };
+  EXPECT_TRUE(same_bytes(convolve_shifted(0), convolve_shifted(1)));
 }
 
-TEST_P(SimdConvolution, FlippedLayoutGivesTheInputGradient) {
-  const auto packed = pack(c_, simd_backward_data_layout(c_.ci, c_.co, Dtype::f32), w_);
-  const auto dx = convolve({c_.h, c_.w, c_.co, c_.ci}, c_.n, dy_, packed);
-  expect_close(dx, naive_backward_data(c_, dy_, w_));
-}
-
-/// Of 16-bit operands: the FP32 result of their values, rounded once.
+/// Of 16-bit activations: the FP32 result of their values, rounded once.
 template <class T>
-void expect_rounded(const Case& c, const std::vector<float>& x, const std::vector<float>& w) {
-  const std::vector<T> narrow_x(x.begin(), x.end());
-  const auto packed = pack(c, simd_forward_layout(c.ci, c.co, Dtype::f32), w);
-  const std::vector<T> narrow_packed(packed.begin(), packed.end());
-  const auto wide = convolve(c.shape(), c.n, std::vector<float>(narrow_x.begin(), narrow_x.end()),
-                             {narrow_packed.begin(), narrow_packed.end()});
-  const auto y = convolve(c.shape(), c.n, narrow_x, narrow_packed);
-  for (std::size_t i = 0; i < y.size(); ++i)
-    ASSERT_EQ(static_cast<float>(y[i]), static_cast<float>(T(wide[i]))) << "element " << i;
+void expect_rounded(const Case& c, SlicePass pass, const std::vector<float>& in,
+                    const std::vector<float>& w) {
+  const auto packed = packed_weights(c, pass, w);
+  const std::vector<T> narrow(in.begin(), in.end());
+  const auto wide = convolve(c, pass, std::vector<float>(narrow.begin(), narrow.end()), packed);
+  const auto out = convolve(c, pass, narrow, packed);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    ASSERT_EQ(static_cast<float>(out[i]), static_cast<float>(T(wide[i]))) << "element " << i;
 }
 
 TEST_P(SimdConvolution, SixteenBitsAreRoundedOnce) {
-  expect_rounded<Bf16>(c_, x_, w_);
-  expect_rounded<F16>(c_, x_, w_);
+  expect_rounded<Bf16>(c_, SlicePass::forward, x_, w_);
+  expect_rounded<F16>(c_, SlicePass::forward, x_, w_);
+  expect_rounded<Bf16>(c_, SlicePass::backward_data, dy_, w_);
+  expect_rounded<F16>(c_, SlicePass::backward_data, dy_, w_);
 }
 
 TEST_P(SimdConvolution, AnImageDoesNotDependOnItsSlice) {
-  const auto packed = pack(c_, simd_forward_layout(c_.ci, c_.co, Dtype::f32), w_);
-  const auto whole = convolve(c_.shape(), c_.n, x_, packed);
-  const auto image_x = x_.size() / c_.n, image_y = whole.size() / c_.n;
-  for (int n = 0; n < c_.n; ++n) {
-    const std::vector<float> image(x_.begin() + n * image_x, x_.begin() + (n + 1) * image_x);
-    const std::vector<float> wanted(whole.begin() + n * image_y, whole.begin() + (n + 1) * image_y);
-    EXPECT_TRUE(same_bytes(convolve(c_.shape(), 1, image, packed), wanted)) << "image " << n;
+  Case one = c_;
+  one.n = 1;
+  for (const SlicePass pass : {SlicePass::forward, SlicePass::backward_data}) {
+    const auto& in = pass == SlicePass::forward ? x_ : dy_;
+    const auto packed = packed_weights(c_, pass, w_);
+    const auto whole = convolve(c_, pass, in, packed);
+    const auto image_in = in.size() / c_.n, image_out = whole.size() / c_.n;
+    for (int n = 0; n < c_.n; ++n) {
+      const std::vector<float> image(in.begin() + n * image_in, in.begin() + (n + 1) * image_in);
+      const std::vector<float> wanted(whole.begin() + n * image_out,
+                                      whole.begin() + (n + 1) * image_out);
+      EXPECT_TRUE(same_bytes(convolve(one, pass, image, packed), wanted)) << "image " << n;
+    }
   }
 }
 
@@ -233,19 +238,20 @@ TEST_P(SimdConvolution, AnImageDoesNotDependOnItsSlice) {
 template <class T>
 std::vector<float> weight_gradient(const Case& c, const std::vector<T>& x,
                                    const std::vector<T>& dy) {
-  Guarded dw(c.weights());
+  const auto d = c.descriptor(kDtype<T>);
+  Guarded dw(c.w_size());
   for (int co = 0; co < c.co; co += kSimdChannels)
     for (int ci = 0; ci < c.ci; ci += kSimdChannels) {
-      Guarded scratch(simd_weight_gradient_scratch_bytes(c.shape()) / sizeof(float));
-      simd_weight_gradient(c.shape(), c.n, co, ci, x.data(), dy.data(), dw.data(), scratch.data());
+      Guarded scratch(simd_weight_gradient_scratch_bytes(d) / sizeof(float));
+      simd_weight_gradient(d, co, ci, x.data(), dy.data(), dw.data(), scratch.data());
       EXPECT_TRUE(scratch.guards_untouched());
     }
   EXPECT_TRUE(dw.guards_untouched());
   return dw.values();
 }
 
-TEST_P(SimdConvolution, WeightGradientMatchesTheDoubleLoop) {
-  expect_close(weight_gradient(c_, x_, dy_), naive_weight_gradient(c_, x_, dy_));
+TEST_P(SimdConvolution, WeightGradientIsTheDoubleLoop) {
+  expect_close(weight_gradient(c_, x_, dy_), Definition(c_, x_, w_, dy_).dw);
 }
 
 template <class T>
@@ -263,47 +269,61 @@ TEST_P(SimdConvolution, WeightGradientOf16BitOperandsIsThatOfTheirValues) {
 }
 
 TEST_P(SimdConvolution, APieceOfTheWeightGradientLeavesTheOthersAlone) {
+  const auto d = c_.descriptor();
   const auto whole = weight_gradient(c_, x_, dy_);
   const int co = c_.co - kSimdChannels, ci = c_.ci - kSimdChannels;
-  std::vector<float> dw(c_.weights(), 7.0f);
-  std::vector<float> scratch(simd_weight_gradient_scratch_bytes(c_.shape()) / sizeof(float));
-  simd_weight_gradient(c_.shape(), c_.n, co, ci, x_.data(), dy_.data(), dw.data(), scratch.data());
+  std::vector<float> dw(c_.w_size(), 7.0f);
+  std::vector<float> scratch(simd_weight_gradient_scratch_bytes(d) / sizeof(float));
+  simd_weight_gradient(d, co, ci, x_.data(), dy_.data(), dw.data(), scratch.data());
   for (int o = 0; o < c_.co; ++o)
-    for (int tap = 0; tap < 9; ++tap)
+    for (int tap = 0; tap < c_.taps(); ++tap)
       for (int i = 0; i < c_.ci; ++i) {
         const auto at = weight_index(c_, o, tap, i);
         ASSERT_EQ(dw[at], o >= co && i >= ci ? whole[at] : 7.0f) << o << ' ' << tap << ' ' << i;
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, SimdConvolution,
-                         testing::Values(Case{1, 32, 32, 16, 32}, Case{2, 32, 32, 32, 32},
-                                         Case{1, 16, 16, 64, 64}, Case{5, 8, 8, 128, 128},
-                                         Case{3, 1, 1, 16, 16}, Case{3, 5, 7, 48, 16},
-                                         Case{1, 7, 5, 16, 48}, Case{3, 4, 4, 32, 80},
-                                         Case{2, 1, 9, 16, 32}, Case{2, 9, 1, 32, 16},
-                                         Case{3, 2, 2, 48, 48}, Case{1, 3, 300, 16, 16},
-                                         Case{3, 13, 15, 16, 64}, Case{3, 70, 3, 16, 16}),
-                         [](const auto& info) {
-                           const Case& c = info.param;
-                           return concat(c.n, "x", c.h, "x", c.w, "_", c.ci, "to", c.co);
-                         });
+/// Images of one strip and of several, parts of an image, odd and tiny ones, and WRN-28-2's own.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const int kernel : {3, 1})
+    for (const int stride : {1, 2})
+      for (const auto& s :
+           {Case{1, 32, 32, 16, 32}, Case{2, 32, 32, 32, 32}, Case{1, 16, 16, 64, 64},
+            Case{5, 8, 8, 128, 128}, Case{3, 1, 1, 16, 16}, Case{3, 5, 7, 48, 16},
+            Case{1, 7, 5, 16, 48}, Case{3, 4, 4, 32, 80}, Case{2, 1, 9, 16, 32},
+            Case{2, 9, 1, 32, 16}, Case{3, 2, 2, 48, 48}, Case{1, 3, 300, 16, 16},
+            Case{3, 13, 15, 16, 64}, Case{3, 70, 3, 16, 16}, Case{37, 3, 3, 16, 16}}) {
+        all.push_back(s);
+        all.back().kernel = kernel;
+        all.back().stride = stride;
+      }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SimdConvolution, testing::ValuesIn(cases()), [](const auto& info) {
+  const Case& c = info.param;
+  return concat(c.n, "x", c.h, "x", c.w, "_", c.ci, "to", c.co, "_k", c.kernel, "_s", c.stride);
+});
 
 TEST(SimdConvolutionSupport, NamesWhatItServes) {
-  EXPECT_EQ(simd_convolution_serves({32, 32, 16, 48}, 3, 1),
-            std::string(simd_convolution_vectors()) != "none");
-  EXPECT_FALSE(simd_convolution_serves({32, 32, 3, 16}, 3, 1));
-  EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 24}, 3, 1));
-  EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 16}, 3, 2));
-  EXPECT_FALSE(simd_convolution_serves({32, 32, 16, 16}, 1, 1));
+  const bool vectors = std::string(simd_convolution_vectors()) != "none";
+  EXPECT_EQ(simd_convolution_serves({1, 32, 32, 16, 48, 3, 1}), vectors);
+  EXPECT_EQ(simd_convolution_serves({1, 32, 32, 16, 48, 1, 2}), vectors);
+  EXPECT_FALSE(simd_convolution_serves({1, 32, 32, 3, 16, 3, 1}));
+  EXPECT_FALSE(simd_convolution_serves({1, 32, 32, 16, 24, 3, 1}));
+  EXPECT_FALSE(simd_convolution_serves({1, 32, 32, 16, 16, 5, 1}));
+  EXPECT_FALSE(simd_convolution_serves({1, 32, 32, 16, 16, 3, 3}));
   float value = 0;
-  EXPECT_THROW(simd_convolution({4, 4, 3, 16}, 1, &value, &value, &value, &value), Error);
-  EXPECT_THROW(simd_weight_gradient({4, 4, 16, 3}, 1, 0, 0, &value, &value, &value, &value), Error);
+  EXPECT_THROW(
+      simd_convolution({1, 4, 4, 3, 16}, SlicePass::forward, &value, &value, &value, &value),
+      Error);
+  EXPECT_THROW(simd_weight_gradient({1, 4, 4, 16, 3}, 0, 0, &value, &value, &value, &value), Error);
 }
 
 TEST(SimdConvolutionSupport, LayoutsAreDense) {
-  for (const auto& layout :
-       {simd_forward_layout(48, 32, Dtype::f32), simd_backward_data_layout(48, 32, Dtype::f32)}) {
+  for (const SlicePass pass : {SlicePass::forward, SlicePass::backward_data}) {
+    const WeightLayout layout = simd_weights({1, 4, 4, 48, 32, 3, 1}, pass);
     EXPECT_FALSE(layout.padded());
     std::vector<bool> taken(layout.elements);
     for (int o = 0; o < 32; ++o)

@@ -1,5 +1,6 @@
 """The command line with a translation model: its results, and what it says of bad data."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -99,8 +100,16 @@ class RealText(MemfloorTest):
 
     def test_measure(self):
         self.run_well("measure", *self.DATA, "--microbatch-tokens", "1000", "--out", "result.json")
-        environment = read_json(self.folder / "result.json")["environment"]
-        self.assertIn("train.de.bin", environment["data_sha256"])
+        result = read_json(self.folder / "result.json")
+        self.assertIn("train.de.bin", result["environment"]["data_sha256"])
+        self.assertIn("the corpus is multi30k.de-en, 29000 pairs to train on", result["notes"])
+
+    def test_a_result_says_what_the_corpus_is_not(self):
+        record = self.folder / "data" / "corpus.json"
+        warning = "The training text is not the standard one."
+        record.write_text(json.dumps({**read_json(record), "notes": [warning]}))
+        self.run_well("measure", *self.DATA, "--microbatch-tokens", "1000", "--out", "result.json")
+        self.assertIn(warning, read_json(self.folder / "result.json")["notes"])
 
     def test_a_damaged_file(self):
         path = self.folder / "data" / "train.de.bin"

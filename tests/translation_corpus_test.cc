@@ -265,6 +265,9 @@ TEST_F(TranslationFiles, ADamagedDescriptionIsRefused) {
     return sentence;
   };
   EXPECT_THAT(fault_with("/format", 2), HasSubstr("has format 2, and 1 is known"));
+  EXPECT_THAT(fault_with("/notes", {"a sentence", 3}),
+              HasSubstr("has [\"a sentence\",3] for its 'notes'"));
+  EXPECT_THAT(fault_with("/notes", "a sentence"), HasSubstr("has \"a sentence\" for its 'notes'"));
   EXPECT_THAT(fault_with("/splits/valid", json::object()), HasSubstr("lacks 'splits.valid.pairs'"));
   EXPECT_THAT(fault_with("/splits/train/pairs", -3), HasSubstr("has -3 for a count"));
   EXPECT_THAT(fault_with("/splits/train/pairs", 4), HasSubstr("has 3 sentences"));

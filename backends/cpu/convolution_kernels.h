@@ -46,7 +46,8 @@ std::unique_ptr<WeightGradientKernel> make_widened_weight_gradient(
     const ConvolutionDescriptor& whole, ThreadPool& pool);
 
 // Our own, where oneDNN leaves much of the machine unused: FP32 arithmetic in the vectors that this
-// was compiled for, of operands in any format, and BF16's weight gradient on AMX. Null for other shapes, formats and CPUs.
+// was compiled for, of operands in any format, and BF16's weight gradient on AMX. Null for other
+// shapes, formats and CPUs.
 std::unique_ptr<SliceKernel> make_simd_slice(const ConvolutionDescriptor& slice, SlicePass pass);
 std::unique_ptr<WeightGradientKernel> make_simd_weight_gradient(const ConvolutionDescriptor& whole,
                                                                 ThreadPool& pool);

@@ -1,6 +1,7 @@
 """Every training: what was trained how, for how long, and how well."""
 
 from dataclasses import replace
+from pathlib import PurePath
 
 import spec_words
 from paper import quality, tables, wording
@@ -48,7 +49,7 @@ def _cells(run):
     spec, found, environment = run.spec, run.result["quality"], run.result["environment"]
     seconds, accuracy = run.result["time"]["step_seconds_median"], found["test_accuracy"]
     return [
-        tables.Cell(spec["model"], spec_words.model(spec)), tables.text(spec["data"]),
+        tables.Cell(spec["model"], spec_words.model(spec)), tables.text(_data(spec)),
         tables.text(spec_words.setting(spec)), tables.text(spec["recipe"]),
         tables.text(quality.shortening(run.result)), _number(len(found["curve"]) or None),
         _number(spec["max_steps"] or None, ","), _number(spec["seed"]),
@@ -58,6 +59,13 @@ def _cells(run):
         _number(speed(run), ",.0f"), tables.text(wording.machine(run)),
         tables.Cell(environment["git_commit"], wording.short_commit(environment["git_commit"])),
         tables.text(found.get("bleu_signature") or "")]
+
+
+def _data(spec):
+    """The data set; of prepared text the folder too, since it may be any."""
+    if spec["data"] != "translation" or not spec["data_dir"]:
+        return spec["data"]
+    return f"translation ({PurePath(spec['data_dir']).name})"
 
 
 def _number(number, form=""):
