@@ -234,6 +234,31 @@ TEST_P(SimdConvolution, AnImageDoesNotDependOnItsSlice) {
   }
 }
 
+TEST_P(SimdConvolution, BandsMakeTheWhole) {
+  const auto d = c_.descriptor();
+  for (const SlicePass pass : {SlicePass::forward, SlicePass::backward_data}) {
+    const bool forward = pass == SlicePass::forward;
+    const auto& in = forward ? x_ : dy_;
+    const auto packed = packed_weights(c_, pass, w_);
+    const auto whole = convolve(c_, pass, in, packed);
+    const std::int64_t height = forward ? d.out_height() : d.height;
+    const std::size_t row = whole.size() / static_cast<std::size_t>(c_.n * height);
+    std::int64_t next = 0;
+    for (std::int64_t band = 0, bands = simd_convolution_bands(d, pass); band < bands; ++band) {
+      std::vector<float> out(whole.size(), 7.0f);
+      simd_convolution(d, pass, in.data(), packed.data(), out.data(), nullptr, {band, bands});
+      const RowRange rows = simd_band_rows(d, pass, {band, bands});
+      EXPECT_EQ(rows.first, next);
+      next = rows.last;
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        const auto y = static_cast<std::int64_t>(i / row) % height;
+        ASSERT_EQ(out[i], y >= rows.first && y < rows.last ? whole[i] : 7.0f) << "element " << i;
+      }
+    }
+    EXPECT_EQ(next, height);
+  }
+}
+
 /// All pieces, with scratch between guards and full of NaN.
 template <class T>
 std::vector<float> weight_gradient(const Case& c, const std::vector<T>& x,

@@ -1,5 +1,7 @@
 // Convolution on the CPU: picks a kernel for each direction, cuts the batch into slices of a few
-// images, and finishes every slice (residual, statistics, accumulation) while it is in the cache.
+// images, and finishes every slice (residual, statistics, sums) while it is in the cache. The
+// images of a small batch are cut into bands of rows, so that threads share the last ones too; they
+// are finished when all are done.
 #include <algorithm>
 
 #include "backends/cpu/channel_statistics.h"
@@ -16,6 +18,7 @@ namespace {
 constexpr std::int64_t kSlicePixels =
     2048;  // output pixels of a slice: amortises a call, stays in L2
 constexpr std::int64_t kSliceImages = 8;
+constexpr std::int64_t kBandedImages = 16;
 constexpr std::int64_t kLeastSlices = 4;  // of a small batch too: one slice is one thread
 
 class CpuConvolution final : public Convolution {
@@ -42,9 +45,7 @@ class CpuConvolution final : public Convolution {
 
   void forward(const void* x, const void* weights, const void* residual, void* y, float* statistics,
                void* scratch) const override {
-    pool_.parallel_for(d_.images / slice_, [&](std::int64_t s, int thread) {
-      forward_->run(thread, at(x, s * slice_ * x_image_), weights, at(y, s * slice_ * y_image_),
-                    static_cast<char*>(scratch) + thread * forward_->scratch_bytes);
+    const auto finish = [&](std::int64_t s) {
       if (!residual && !statistics) return;
       with_dtype(d_.dtype, [&](auto element) {
         using T = decltype(element);
@@ -54,18 +55,17 @@ class CpuConvolution final : public Convolution {
               residual ? static_cast<const T*>(residual) + image * y_image_ : nullptr, pixels_out_,
               d_.channels_out, statistics ? statistics + image * 2 * d_.channels_out : nullptr);
       });
+    };
+    for_each_band(*forward_, finish, [&](std::int64_t s, const Band& band, int thread) {
+      forward_->run(thread, band, at(x, s * slice_ * x_image_), weights,
+                    at(y, s * slice_ * y_image_),
+                    static_cast<char*>(scratch) + thread * forward_->scratch_bytes);
     });
   }
 
   void backward_data(const void* dy, const void* weights, void* dx, bool accumulate,
                      const MaskedGradientSums* masked, void* scratch) const override {
-    pool_.parallel_for(d_.images / slice_, [&](std::int64_t s, int thread) {
-      char* sum =
-          static_cast<char*>(scratch) + thread * (sum_bytes_ + backward_data_->scratch_bytes);
-      void* to = at(dx, s * slice_ * x_image_);
-      backward_data_->run(thread, at(dy, s * slice_ * y_image_), weights, accumulate ? sum : to,
-                          sum + sum_bytes_);
-      if (accumulate) add_same(sum, d_.dtype, to, slice_ * x_image_);
+    const auto finish = [&](std::int64_t s) {
       if (!masked) return;
       with_dtype(d_.dtype, [&](auto element) {
         using T = decltype(element);
@@ -75,6 +75,21 @@ class CpuConvolution final : public Convolution {
                        static_cast<T*>(dx) + image * x_image_, masked->mean, d_.height * d_.width,
                        d_.channels_in, masked->sums + image * 2 * d_.channels_in);
       });
+    };
+    for_each_band(*backward_data_, finish, [&](std::int64_t s, const Band& band, int thread) {
+      char* sum =
+          static_cast<char*>(scratch) + thread * (sum_bytes_ + backward_data_->scratch_bytes);
+      void* to = at(dx, s * slice_ * x_image_);
+      backward_data_->run(thread, band, at(dy, s * slice_ * y_image_), weights,
+                          accumulate ? sum : to, sum + sum_bytes_);
+      if (!accumulate) return;
+      std::int64_t first = 0, last = slice_ * x_image_;
+      if (band.count > 1) {
+        const RowRange rows = backward_data_->rows(band);
+        first = rows.first * d_.width * d_.channels_in;
+        last = rows.last * d_.width * d_.channels_in;
+      }
+      add_same(sum + first * element(), d_.dtype, at(to, first), last - first);
     });
   }
 
@@ -83,6 +98,18 @@ class CpuConvolution final : public Convolution {
   }
 
  private:
+  /// run(slice, band, thread) over all of them, and finish(slice) after all bands of a slice.
+  template <class Finish, class Run>
+  void for_each_band(const SliceKernel& kernel, Finish&& finish, Run&& run) const {
+    const std::int64_t slices = d_.images / slice_;
+    const std::int64_t bands = slice_ == 1 && slices < kBandedImages ? kernel.bands : 1;
+    pool_.parallel_for(slices * bands, [&](std::int64_t piece, int thread) {
+      run(piece / bands, Band{piece % bands, bands}, thread);
+      if (bands == 1) finish(piece);
+    });
+    if (bands > 1) pool_.parallel_for(slices, [&](std::int64_t s, int) { finish(s); });
+  }
+
   std::unique_ptr<SliceKernel> pick_slice(SlicePass pass) const {
     ConvolutionDescriptor slice = d_;
     slice.images = slice_;

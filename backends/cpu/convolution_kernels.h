@@ -12,13 +12,26 @@ namespace memfloor::cpu {
 
 enum class SlicePass { forward, backward_data };
 
+/// A band of the rows of every image: one of `count`.
+struct Band {
+  std::int64_t index = 0, count = 1;
+};
+
+/// Rows [first, last) of an image.
+struct RowRange {
+  std::int64_t first, last;
+};
+
 /// Forward (x to y) or backward-data (dy to dx) over a slice of a few images, run by one thread.
 class SliceKernel {
  public:
   virtual ~SliceKernel() = default;
-  virtual void run(int thread, const void* in, const void* weights, void* out,
+  virtual void run(int thread, const Band& band, const void* in, const void* weights, void* out,
                    void* scratch) const = 0;
+  /// The rows of `out` that a band writes, of several.
+  virtual RowRange rows(const Band& /*band*/) const { return {0, 0}; }
 
+  std::int64_t bands = 1;          // the most
   WeightLayout weights;            // the order it reads them in
   std::int64_t scratch_bytes = 0;  // a thread
 };

@@ -32,7 +32,7 @@ class OnednnSlice final : public SliceKernel {
            threads);
     }
   }
-  void run(int thread, const void* in, const void* packed, void* out,
+  void run(int thread, const Band&, const void* in, const void* packed, void* out,
            void* scratch) const override {
     primitive_->run(thread, {in, packed, out, scratch});
   }
@@ -74,14 +74,14 @@ class WidenedSlice final : public SliceKernel {
     weights = kernel_->weights;
     scratch_bytes = kernel_->scratch_bytes + aligned(in_ * 4) + aligned(out_ * 4);
   }
-  void run(int thread, const void* in, const void* packed, void* out,
+  void run(int thread, const Band&, const void* in, const void* packed, void* out,
            void* scratch) const override {
     auto* wide_in = static_cast<float*>(scratch);
     float* wide_out = wide_in + aligned(in_ * 4) / 4;
     const auto element = static_cast<std::int64_t>(size_of(dtype_));
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
       widen(static_cast<const char*>(in) + chunk * in_ * element, dtype_, wide_in, in_);
-      kernel_->run(thread, wide_in, packed, wide_out, wide_out + aligned(out_ * 4) / 4);
+      kernel_->run(thread, {}, wide_in, packed, wide_out, wide_out + aligned(out_ * 4) / 4);
       narrow(wide_out, dtype_, static_cast<char*>(out) + chunk * out_ * element, out_);
     }
   }

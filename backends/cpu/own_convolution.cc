@@ -11,14 +11,17 @@ namespace {
 class SimdSlice final : public SliceKernel {
  public:
   SimdSlice(const ConvolutionDescriptor& d, SlicePass pass) : d_(d), pass_(pass) {
+    bands = simd_convolution_bands(d, pass);
     weights = simd_weights(d, pass);
     scratch_bytes = aligned(simd_convolution_scratch_bytes(d, pass));
   }
-  void run(int, const void* in, const void* packed, void* out, void* scratch) const override {
+  RowRange rows(const Band& band) const override { return simd_band_rows(d_, pass_, band); }
+  void run(int, const Band& band, const void* in, const void* packed, void* out,
+           void* scratch) const override {
     with_dtype(d_.dtype, [&](auto element) {
       using T = decltype(element);
       simd_convolution(d_, pass_, static_cast<const T*>(in), static_cast<const float*>(packed),
-                       static_cast<T*>(out), static_cast<float*>(scratch));
+                       static_cast<T*>(out), static_cast<float*>(scratch), band);
     });
   }
 

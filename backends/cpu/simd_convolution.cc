@@ -314,6 +314,19 @@ WeightLayout simd_weights(const ConvolutionDescriptor& d, SlicePass pass) {
   return layout;
 }
 
+Int simd_convolution_bands(const ConvolutionDescriptor& d, SlicePass pass) {
+  constexpr Int kMost = 4, kLeastRows = 4;
+  return std::clamp<Int>(tap_sum(d, pass).grid.rows / kLeastRows, 1, kMost);
+}
+
+RowRange simd_band_rows(const ConvolutionDescriptor& d, SlicePass pass, const Band& band) {
+  const TapSum s = tap_sum(d, pass);
+  const auto until = [&](Int bands) {
+    return std::min(s.grid.rows * bands / band.count * s.spread, s.out_height);
+  };
+  return {until(band.index), until(band.index + 1)};
+}
+
 Int simd_convolution_scratch_bytes(const ConvolutionDescriptor& d, SlicePass pass) {
   const Scratch size(tap_sum(d, pass), d.dtype != Dtype::f32);
   return (size.rows + size.sums) * static_cast<Int>(sizeof(float));
@@ -321,14 +334,16 @@ Int simd_convolution_scratch_bytes(const ConvolutionDescriptor& d, SlicePass pas
 
 template <class T>
 void simd_convolution(const ConvolutionDescriptor& d, SlicePass pass, const T* in,
-                      const float* packed, T* out, float* scratch) {
+                      const float* packed, T* out, float* scratch, const Band& band) {
   MEMFLOOR_CHECK(simd_convolution_serves(d), "no vector kernel for the convolution of ", d.height,
                  " x ", d.width, " images, channels ", d.channels_in, " to ", d.channels_out,
                  "; ask simd_convolution_serves first");
-  const TapSum s = tap_sum(d, pass);
+  TapSum s = tap_sum(d, pass);
+  s.grid.first = s.grid.rows * band.index / band.count;
+  s.grid.last = s.grid.rows * (band.index + 1) / band.count;
   const Scratch size(s, !std::is_same_v<T, float>);
   const Int in_row = s.in_width * s.ci;
-  for (Strip strip = first_strip(s.grid); strip.images > 0;) {
+  for (Strip strip = first_strip(s.grid); strip.images > 0 && strip.rows > 0;) {
     const Strip next = next_strip(s.grid, strip);
     NextStrip fetch = prefetched(s, strip, next, in, out);
     const Int begin = strip.begin(s.grid), rows = strip.end(s.grid) - begin;
@@ -340,10 +355,10 @@ void simd_convolution(const ConvolutionDescriptor& d, SlicePass pass, const T* i
 }
 
 template void simd_convolution(const ConvolutionDescriptor&, SlicePass, const float*, const float*,
-                               float*, float*);
+                               float*, float*, const Band&);
 template void simd_convolution(const ConvolutionDescriptor&, SlicePass, const Bf16*, const float*,
-                               Bf16*, float*);
+                               Bf16*, float*, const Band&);
 template void simd_convolution(const ConvolutionDescriptor&, SlicePass, const F16*, const float*,
-                               F16*, float*);
+                               F16*, float*, const Band&);
 
 }  // namespace memfloor::cpu

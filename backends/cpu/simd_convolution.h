@@ -19,6 +19,11 @@ bool simd_convolution_serves(const ConvolutionDescriptor& d);
 /// Where a pass wants weight (o, t, i) of the canonical order (Co, kernel * kernel, Ci).
 WeightLayout simd_weights(const ConvolutionDescriptor& d, SlicePass pass);
 
+/// Into how many bands a pass may be cut. They depend on the shape only.
+std::int64_t simd_convolution_bands(const ConvolutionDescriptor& d, SlicePass pass);
+/// The rows of an image of `out` that a band writes.
+RowRange simd_band_rows(const ConvolutionDescriptor& d, SlicePass pass, const Band& band);
+
 /// What simd_convolution needs beside its operands: nothing in FP32.
 std::int64_t simd_convolution_scratch_bytes(const ConvolutionDescriptor& d, SlicePass pass);
 
@@ -26,12 +31,12 @@ std::int64_t simd_convolution_scratch_bytes(const ConvolutionDescriptor& d, Slic
 /// x[n][s oy + kh - pad][s ox + kw - pad][i] * w[o][kh][kw][i], s the stride, pad = kernel / 2.
 /// Backward-data: the dx for which <dx, x> = <dy, y>.
 /// in: x or dy, out: y or dx, overwritten, its sums rounded once; dense, and apart. `packed` is w
-/// in the layout above. All are faster on 64-byte boundaries. Runs on the calling thread; the bits
-/// of an image do not depend on the other images. Throws Error where simd_convolution_serves() is
-/// false.
+/// in the layout above. All are faster on 64-byte boundaries. Only a band of `out` is written. Runs
+/// on the calling thread; the bits of a pixel do not depend on the other images and bands. Throws
+/// Error where simd_convolution_serves() is false.
 template <class T>
 void simd_convolution(const ConvolutionDescriptor& d, SlicePass pass, const T* in,
-                      const float* packed, T* out, float* scratch);
+                      const float* packed, T* out, float* scratch, const Band& band = {});
 
 /// A piece of a weight gradient is all taps between so many output and so many input channels.
 inline constexpr std::int64_t kSimdChannels = 16;

@@ -14,9 +14,12 @@ namespace memfloor::cpu {
 struct StripGrid {
   std::int64_t images, rows, columns;
   std::int64_t in_height, step;
-  std::int64_t pixels;  // of a strip, about
+  std::int64_t pixels;     // of a strip, about
+  std::int64_t first = 0;  // the rows to walk, of every image: [first, last)
+  std::int64_t last = rows;
 
   std::int64_t strip_images() const {
+    if (last - first < rows) return 1;
     return std::clamp<std::int64_t>(pixels / (rows * columns), 1, images);
   }
   std::int64_t strip_rows() const {
@@ -44,16 +47,19 @@ struct Strip {
 };
 
 inline Strip first_strip(const StripGrid& grid) {
-  return {0, grid.strip_images(), 0, grid.strip_rows()};
+  return {0, grid.strip_images(), grid.first, std::min(grid.strip_rows(), grid.last - grid.first)};
 }
 
 /// The strip after this one; of no rows and images after the last.
 inline Strip next_strip(const StripGrid& grid, const Strip& strip) {
   const std::int64_t row = strip.first + strip.rows;
-  if (row < grid.rows) return {strip.image, 1, row, std::min(grid.strip_rows(), grid.rows - row)};
+  if (row < grid.last) return {strip.image, 1, row, std::min(grid.strip_rows(), grid.last - row)};
   const std::int64_t image = strip.image + strip.images;
   if (image == grid.images) return {image, 0, 0, 0};
-  return {image, std::min(grid.strip_images(), grid.images - image), 0, grid.strip_rows()};
+  Strip next = first_strip(grid);
+  next.image = image;
+  next.images = std::min(next.images, grid.images - image);
+  return next;
 }
 
 /// Fetches cache lines into L2, a few with every call. Left to the CPU, whose prefetchers don't
