@@ -25,14 +25,13 @@ class CommittedCurves(unittest.TestCase):
         fp32 = windows(losses("wrn28_2_cifar10_first_epoch_fp32.jsonl"))
         self.assertEqual(len(fp32), 500 // WINDOW)
         self.assertLess(fp32[-1], fp32[0] - 1)  # it fell a long way, so the others could differ
-        # At most so far above FP32's: results/README.md says what each is.
-        for name, band in [("short_bf16_mixed", 0.02), ("first_epoch_bf16", 0.02),
-                           ("first_epoch_sparsity", 0.05), ("first_epoch_paper_best", 0.3)]:
+        # At most so far from FP32's: results/README.md says what each is.
+        for name, band in [("short_bf16_mixed", 0.02), ("first_epoch_bf16", 0.03),
+                           ("first_epoch_sparsity", 0.04), ("first_epoch_paper_best", 0.3)]:
             curve = losses(f"wrn28_2_cifar10_{name}.jsonl")
             self.assertGreaterEqual(len(curve), 500)
             for number, (a, b) in enumerate(zip(windows(curve[:500]), fp32, strict=True)):
-                self.assertLess(a - b, band, msg=f"{name}, window {number}")
-                self.assertGreater(a - b, -0.05, msg=f"{name}, window {number}")
+                self.assertAlmostEqual(a, b, delta=band, msg=f"{name}, window {number}")
 
     def test_three_epochs_of_translation(self):
         curve = losses("dynamic_conv_multi30k_3epochs_bf16_mixed.jsonl")
