@@ -11,8 +11,9 @@ ConvolutionDescriptor with_images(ConvolutionDescriptor d, std::int64_t images) 
 
 // Runs a convolution on plain vectors: activations NHWC, weights OHWI.
 struct ConvolutionRunner {
-  explicit ConvolutionRunner(const ConvolutionDescriptor& descriptor)
-      : d(descriptor), op(backend()->convolution(d)) {}
+  explicit ConvolutionRunner(const ConvolutionDescriptor& descriptor,
+                             std::shared_ptr<Backend> backend_ = backend())
+      : d(descriptor), owner(std::move(backend_)), op(owner->convolution(d)) {}
 
   std::int64_t x_size() const { return d.images * d.height * d.width * d.channels_in; }
   std::int64_t y_size() const { return d.images * d.out_height() * d.out_width() * d.channels_out; }
@@ -82,6 +83,7 @@ struct ConvolutionRunner {
   }
 
   ConvolutionDescriptor d;
+  std::shared_ptr<Backend> owner;
   const Convolution& op;
 };
 
@@ -283,6 +285,31 @@ std::vector<ConvolutionCase> part_cases() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(, ConvolutionParts, ::testing::ValuesIn(part_cases()));
+
+// ---- nor do any bits depend on the number of threads, whether they share images or not
+
+class ConvolutionThreads : public ::testing::TestWithParam<ConvolutionCase> {};
+
+TEST_P(ConvolutionThreads, ChangeNoBit) {
+  for (const std::int64_t images : {1, 5, 24}) {
+    const ConvolutionDescriptor d = with_images(GetParam().d, images);
+    const ConvolutionRunner first(d, make_cpu_backend(1));
+    const Floats x = numbers(first.x_size(), 1), w = numbers(first.w_size(), 2),
+                 dy = numbers(first.y_size(), 3);
+    Floats statistics;
+    const Floats y = first.forward(x, w, &dy, &statistics);
+    const Floats dx = first.backward_data(dy, w, &x), dw = first.backward_weights(x, dy);
+    for (const int threads : {2, 5}) {
+      const ConvolutionRunner run(d, make_cpu_backend(threads));
+      Floats same_statistics;
+      EXPECT_EQ(run.forward(x, w, &dy, &same_statistics), y) << threads << " threads";
+      EXPECT_EQ(same_statistics, statistics) << threads << " threads";
+      EXPECT_EQ(run.backward_data(dy, w, &x), dx) << threads << " threads";
+      EXPECT_EQ(run.backward_weights(x, dy), dw) << threads << " threads";
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(, ConvolutionThreads, ::testing::ValuesIn(part_cases()));
 
 // Where 16-bit operands have to be widened, that is done for a few images at a time.
 TEST(ConvolutionScratch, OfWidenedSlicesDoesNotGrowWithTheBatch) {

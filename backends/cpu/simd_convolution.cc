@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/simd_strips.h"
 #include "core/error.h"
 
@@ -27,7 +28,6 @@ constexpr int kBlock = kSimdChannels;             // channels that lie together
 constexpr Int kBlockWeights = kBlock * kBlock;    // of one tap
 constexpr int kOutputs = 2 * kPart;               // of a tile
 constexpr int kWidePixels = kPart == 16 ? 8 : 6;  // of a tile: what the registers hold
-constexpr Int kStripPixels = kPart == 16 ? 256 : 128;
 
 /// A pixel that an output pixel reads, so many rows and columns from where it is itself, and its
 /// place among the weights' taps.
@@ -89,8 +89,8 @@ TapSum backward_sum(const ConvolutionDescriptor& d) {
   for (Int row = 0; row < d.stride; ++row)
     for (Int column = 0; column < d.stride; ++column) {
       Phase& phase = sum.phase[sum.phases++];
-      phase = {.rows = (d.height - row + d.stride - 1) / d.stride,
-               .columns = (d.width - column + d.stride - 1) / d.stride,
+      phase = {.rows = ceil_div(d.height - row, d.stride),
+               .columns = ceil_div(d.width - column, d.stride),
                .row = row,
                .column = column,
                .tap = {}};
@@ -197,17 +197,6 @@ void multiply_block(const TapSum& s, const Strip& strip, const Phase& phase, con
     }
 }
 
-/// `count` values, in sixteens, as FP32: where they are, or in `to`.
-template <class T>
-const float* widened(const T* from, Int count, float* to) {
-  if constexpr (std::is_same_v<T, float>) {
-    return from;
-  } else {
-    for (Int i = 0; i < count; i += kLanes) store(to + i, load(from + i));
-    return to;
-  }
-}
-
 /// Scratch in floats: none where operands are FP32.
 struct Scratch {
   Int rows = 0, sums = 0;
@@ -274,7 +263,7 @@ template <class T>
 NextStrip prefetched(const TapSum& s, const Strip& strip, const Strip& next, const T* in,
                      const T* out) {
   const Int calls =
-      strip.images * strip.rows * s.phases * (s.ci / kBlock) * ((s.co + kOutputs - 1) / kOutputs);
+      strip.images * strip.rows * s.phases * (s.ci / kBlock) * ceil_div(s.co, kOutputs);
   const Int in_row = s.in_width * s.ci, out_row = s.out_width * s.co, size = sizeof(T);
   const Int in_rows = next.images > 0 ? next.end(s.grid) - next.begin(s.grid) : 0;
   const Int out_rows = next.images * next.rows * s.spread;
@@ -347,7 +336,11 @@ void simd_convolution(const ConvolutionDescriptor& d, SlicePass pass, const T* i
     const Strip next = next_strip(s.grid, strip);
     NextStrip fetch = prefetched(s, strip, next, in, out);
     const Int begin = strip.begin(s.grid), rows = strip.end(s.grid) - begin;
-    const float* x = widened(in + begin * in_row, rows * in_row, scratch);
+    const float* x = scratch;
+    if constexpr (std::is_same_v<T, float>)
+      x = in + begin * in_row;
+    else
+      widen(in + begin * in_row, d.dtype, scratch, rows * in_row);
     for (int p = 0; p < s.phases; ++p)
       multiply_phase(s, strip, s.phase[p], x, packed, out, scratch + size.rows, fetch);
     strip = next;

@@ -6,8 +6,11 @@
 #include <cstdint>
 
 #include "backends/cpu/lanes.h"
+#include "backends/cpu/slices.h"
 
 namespace memfloor::cpu {
+
+inline constexpr std::int64_t kStripPixels = kPart == 16 ? 256 : 128;
 
 /// Rows of a grid of pixels (output pixels, or those of dy), which read an image of `in_height`
 /// rows: row r those from r * step - 1 to r * step + 1, where they are inside.
@@ -71,7 +74,7 @@ class Prefetch {
       : next_(static_cast<const char*>(first)),
         stride_(stride),
         left_(lines),
-        share_((lines + calls - 1) / calls) {}
+        share_(ceil_div(lines, calls)) {}
 
   void advance() {
     for (std::int64_t line = 0; line < share_ && left_ > 0; ++line, --left_, next_ += stride_)

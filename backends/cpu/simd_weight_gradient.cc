@@ -23,8 +23,7 @@ constexpr int kColumns = 8;
 
 StripGrid grid_of(const ConvolutionDescriptor& d) {
   // With stride 2 a strip reads twice the rows of twice the width.
-  const Int pixels = (kPart == 16 ? 256 : 128) / d.stride;
-  return {d.images, d.out_height(), d.out_width(), d.height, d.stride, pixels};
+  return {d.images, d.out_height(), d.out_width(), d.height, d.stride, kStripPixels / d.stride};
 }
 
 /// A packed row of x has a column of zeros at either end.
