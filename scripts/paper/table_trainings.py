@@ -65,7 +65,7 @@ def _data(spec):
     """The data set; of prepared text the folder too, since it may be any."""
     if spec["data"] != "translation" or not spec["data_dir"]:
         return spec["data"]
-    return f"translation ({PurePath(spec['data_dir']).name})"
+    return f"translation ({PurePath(spec['data_dir']).name or spec['data_dir']})"
 
 
 def _number(number, form=""):
