@@ -18,8 +18,8 @@ namespace {
 constexpr std::int64_t kSlicePixels =
     2048;  // output pixels of a slice: amortises a call, stays in L2
 constexpr std::int64_t kSliceImages = 8;
-constexpr std::int64_t kBandedImages = 16;
-constexpr std::int64_t kLeastSlices = 4;  // of a small batch too: one slice is one thread
+constexpr std::int64_t kBandedImages = 16;  // of fewer, the last one would be waited for too long
+constexpr std::int64_t kLeastSlices = 4;    // of a small batch too: one slice is one thread
 
 class CpuConvolution final : public Convolution {
  public:
