@@ -36,6 +36,8 @@ void multiply_tile(const Tile& t, const ProductFinish& finish) {
   const float* b = t.b;
   const Int stride = kTransposed ? 1 : t.a_stride;
   for (int r = 0; r < kRows; ++r) __builtin_prefetch(t.c + r * t.c_stride, 1);
+// The loop's own instructions would take turns with the products.
+#pragma GCC unroll 4
   for (Int k = 0; k < t.depth; ++k, a += kTransposed ? kTileRows : 1, b += kPanel) {
     const auto low = load_as<Part>(b), high = load_as<Part>(b + kPart);
 #pragma GCC unroll 12

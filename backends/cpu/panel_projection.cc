@@ -61,7 +61,8 @@ class PanelRows final : public RowsKernel {
 };
 
 // Rows that are packed together: their lines stay in the first cache for all groups and panels.
-constexpr Int kStep = 4;
+// Those after the next ones are already asked for: they may come from memory.
+constexpr Int kStep = 4, kAhead = 2 * kStep;
 
 /// `rows` elements of a column stretch of (depth, stride), for multiply_transposed. The sums of the
 /// columns are added to `sums` if not null.
@@ -75,7 +76,7 @@ void pack_left(const T* from, Int stride, Int depth, Int rows, float* to, Int gr
       Part sum{};
       const Int valid = std::min<Int>(kTileRows, rows - row);
       for (Int k = first; k < last; ++k) {
-        __builtin_prefetch(from + (k + kStep) * stride + row);
+        __builtin_prefetch(from + (k + kAhead) * stride + row);
         Part values{};
         if (row + kPart <= rows) {
           load_part(from + k * stride + row, values);
@@ -96,15 +97,15 @@ void pack_left(const T* from, Int stride, Int depth, Int rows, float* to, Int gr
 
 /// (depth, columns) of (depth, stride) as panels.
 template <class T>
-void pack_panels(const T* from, Int stride, Int depth, Int columns, float* to) {
+void pack_panels(const T* from, Int stride, Int depth, Int columns, float* to, Int panel_stride) {
   for (Int first = 0; first < depth; first += kStep)
     for (Int column = 0; column < columns; column += kPanel) {
       const Int valid = std::min<Int>(kPanel, columns - column),
                 last = std::min(depth, first + kStep);
       for (Int k = first; k < last; ++k) {
         const T* row = from + k * stride + column;
-        __builtin_prefetch(row + kStep * stride);
-        float* panel = to + column * depth + k * kPanel;
+        __builtin_prefetch(row + kAhead * stride);
+        float* panel = to + column / kPanel * panel_stride + k * kPanel;
         if (valid == kPanel) {
 #pragma GCC unroll 2
           for (int half = 0; half < kPanel; half += kPart) {
@@ -126,8 +127,7 @@ class PanelGradient final : public ProjectionGradientKernel {
   PanelGradient(const ProjectionDescriptor& d, ThreadPool& pool) : d_(d), pool_(pool) {
     gradient = WeightLayout::ohwi(d.outputs, 1, d.inputs, Dtype::f32);
     left_bytes_ = aligned(ceil_div(std::min(kOutputs, d.outputs), kTileRows) * kGroupStride * 4);
-    thread_bytes_ =
-        left_bytes_ + ceil_div(std::min(kInputs, d.inputs), kPanel) * kPanel * kDepth * 4;
+    thread_bytes_ = left_bytes_ + ceil_div(std::min(kInputs, d.inputs), kPanel) * kPanelStride * 4;
     scratch_bytes = pool.threads() * thread_bytes_;
   }
 
@@ -147,7 +147,9 @@ class PanelGradient final : public ProjectionGradientKernel {
 
  private:
   static constexpr Int kOutputs = 512, kInputs = 256, kDepth = 128;
+  // Not powers of two, whose lines would drive each other out of the first cache.
   static constexpr Int kGroupStride = kDepth * kTileRows + kPart;
+  static constexpr Int kPanelStride = kDepth * kPanel + kPanel;
 
   template <class T>
   void run_tile(Int rows, const T* x, const T* dy, Int output, Int input, float* dw, float* db,
@@ -159,11 +161,12 @@ class PanelGradient final : public ProjectionGradientKernel {
       const Int depth = std::min(kDepth, rows - row);
       pack_left(dy + row * d_.outputs + output, d_.outputs, depth, outputs, left, kGroupStride,
                 db ? db + output : nullptr);
-      pack_panels(x + row * d_.inputs + input, d_.inputs, depth, inputs, panels);
+      pack_panels(x + row * d_.inputs + input, d_.inputs, depth, inputs, panels, kPanelStride);
       for (Int i = 0; i < inputs; i += kPanel) {
         const auto columns = static_cast<int>(std::min<Int>(kPanel, inputs - i));
-        multiply_transposed(outputs, columns, depth, left, kGroupStride, panels + i * depth,
-                            dw + output * d_.inputs + input + i, d_.inputs, row > 0);
+        multiply_transposed(outputs, columns, depth, left, kGroupStride,
+                            panels + i / kPanel * kPanelStride, dw + output * d_.inputs + input + i,
+                            d_.inputs, row > 0);
       }
     }
   }
