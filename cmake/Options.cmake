@@ -25,7 +25,8 @@ if(MEMFLOOR_WERROR)
   target_compile_options(memfloor_options INTERFACE -Werror)
 endif()
 if(MEMFLOOR_SANITIZE)
-  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+    -g1)  # lines for their reports; whole debug information is half of the objects
   target_compile_options(memfloor_options INTERFACE ${sanitizers})
   target_link_options(memfloor_options INTERFACE ${sanitizers})
   target_compile_definitions(memfloor_options INTERFACE MEMFLOOR_SANITIZE=1)

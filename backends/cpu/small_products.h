@@ -29,6 +29,7 @@ template <int Rows, int Groups, class B, class C, class Width>
 void product_tile(std::int64_t inner, const MatrixView<const float>& a, const B* b,
                   std::int64_t b_row, C* c, std::int64_t c_row, Width width) {
   Lanes sums[Rows][Groups] = {};
+#pragma GCC unroll 4
   for (std::int64_t p = 0; p < inner; ++p)
     for (int g = 0; g < Groups; ++g) {
       const Lanes v = load(b + p * b_row + g * kLanes, width);
