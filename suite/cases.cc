@@ -17,9 +17,8 @@ using nlohmann::json;
 // Of synthetic translation: those of the corpus are about as long on average.
 constexpr std::int64_t kSentenceLength = 25;
 
-// One technique at a time, beside the settings that the combinations have and what the registries
-// of techniques know by name.
-// Of any model...
+// Mostly one technique at a time, beside the settings that the combinations have and what the
+// registries of techniques know by name. Of any model...
 const std::vector<json>& variants() {
   static const std::vector<json> all{
       {{"sparsity", 0.5}},
@@ -36,6 +35,8 @@ const std::vector<json>& variants() {
       {{"checkpoint", "segments:3"}},
       {{"checkpoint", "segments:4"}},
       {{"checkpoint", "segments:6"}},
+      {{"checkpoint", "tapered:2"}},
+      {{"checkpoint", "tapered:3"}},
       {{"checkpoint", "recursive"}},
       {{"checkpoint", "recursive/normalization"}},
   };
@@ -54,6 +55,8 @@ const std::vector<json>& variants_of(ModelFamily family) {
       {{"norm", "group"}},
       {{"norm", "group"}, {"microbatch", 5}},
       {{"norm", "group"}, {"microbatch", 1}},
+      // All four with plain blocks: what paper-best was at first.
+      {{"sparsity", 0.8}, {"precision", "bf16"}, {"microbatch", 5}, {"checkpoint", "blocks"}},
   };
   static const std::vector<json> dynamic_conv{
       {{"sparsity", 0.8}, {"sparse_scope", "all"}},

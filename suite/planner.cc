@@ -14,8 +14,8 @@ namespace memfloor {
 namespace {
 
 constexpr double kSparsities[] = {0, 0.5, 0.6, 0.7, 0.8, 0.9};
-const char* const kCheckpoints[] = {"none", "normalization", "blocks", "sqrt/blocks",
-                                    "recursive/normalization"};
+const char* const kCheckpoints[] = {"none",   "normalization", "tapered:3",
+                                    "blocks", "sqrt/blocks",   "recursive/normalization"};
 // Of images and of tokens; and the whole batch.
 constexpr std::int64_t kImages[] = {1, 2, 4, 5, 10, 20, 25, 50};
 constexpr std::int64_t kTokens[] = {125, 250, 500, 1000, 2000};

@@ -11,7 +11,7 @@ const std::vector<TechniqueSetting>& technique_settings(ModelFamily family) {
       {"sparsity", {{"sparsity", 0.8}, {"sparse_method", "dsr"}, {"sparse_index", "bitmap"}}},
       {"precision", {{"precision", "bf16"}}},
       {"microbatching", {{"microbatch", 5}}},
-      {"checkpointing", {{"checkpoint", "blocks"}}},
+      {"checkpointing", {{"checkpoint", "tapered:3"}}},
   };
   // What is computed again rather than kept belongs to checkpointing: the bands of a convolution,
   // the logits.

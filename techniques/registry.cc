@@ -9,6 +9,7 @@
 #include "engine/dense_store.h"
 #include "techniques/checkpointing/blocks.h"
 #include "techniques/checkpointing/normalization.h"
+#include "techniques/checkpointing/tapered.h"
 #include "techniques/microbatching/fixed_parts.h"
 #include "techniques/precision/loss_scaling.h"
 #include "techniques/precision/sixteen_bits.h"
@@ -38,7 +39,7 @@ const Registry<PrecisionPolicy>& precisions() {
   return registry;
 }
 
-// The levels of a plan; see make_retention_plan(). "segments:K" takes a number of blocks.
+// The levels of a plan; see make_retention_plan(). Those with ":K" take a number of segments.
 const std::map<std::string, std::function<CutRule(std::int64_t count)>>& cut_rules() {
   static const std::map<std::string, std::function<CutRule(std::int64_t)>> registry{
       {"blocks", [](std::int64_t) { return every_block(); }},
@@ -46,6 +47,7 @@ const std::map<std::string, std::function<CutRule(std::int64_t count)>>& cut_rul
       {"recursive", [](std::int64_t) { return repeated_halves(); }},
       {"segments:K", balanced_segments},
       {"sqrt", [](std::int64_t) { return sqrt_segments(); }},
+      {"tapered:K", tapered_segments},
   };
   return registry;
 }

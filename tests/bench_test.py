@@ -9,7 +9,7 @@ TEXT = ["--model", "dynamic_conv1_1_16", "--max-tokens", "200", "--sentence-leng
         "--threads", "1"]
 # Cases of the registry, and the flags that say the same. The end of a name tells it from longer ones.
 IMAGE_CASES = {"/batch_size=6": [],
-               "/precision=bf16/sparsity=0.8/batch_size=6/microbatch=5/checkpoint=blocks":
+               "/precision=bf16/sparsity=0.8/batch_size=6/microbatch=5/checkpoint=tapered:3":
                    ["--preset", "paper-best"],
                "/sparsity=0.8/sparse_index=csr16/batch_size=6":
                    ["--sparsity", "0.8", "--sparse-index", "csr16"],

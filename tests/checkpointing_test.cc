@@ -71,7 +71,7 @@ TEST_P(Plans, GiveTheBytesOfKeepAllAndMeasureAsPredicted) {
 }
 INSTANTIATE_TEST_SUITE_P(, Plans,
                          ::testing::Values("blocks", "normalization", "segments:1", "segments:3",
-                                           "sqrt", "blocks/normalization",
+                                           "sqrt", "tapered:2", "blocks/normalization",
                                            "segments:2/blocks/normalization",
                                            "recursive/normalization", "plan:2-3,4[4]",
                                            "plan:0-5[2-5[2-3,4]],7"));
@@ -402,6 +402,8 @@ TEST(Checkpointing, PlansAreWrittenAndRead) {
   EXPECT_EQ(text("segments:1/blocks"), "plan:0-7[0,1-2,3-4,5-6,7]");
   EXPECT_EQ(text("segments:5/segments:2"), text("blocks"));
   EXPECT_EQ(text("recursive"), "plan:0-2[0,1-2],3-7[3-4,5-7[5-6,7]]");
+  EXPECT_EQ(text("tapered:1"), "plan:0-4,5,6,7");
+  EXPECT_EQ(text("tapered:3"), "plan:0,1-2,3-4,5,6,7");
 }
 
 TEST(Checkpointing, FaultyPlansAreRefused) {

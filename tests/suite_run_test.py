@@ -144,7 +144,7 @@ class WholeRuns(SuiteTest):
         measured = {name: read_json(base / "measure" / f"{name}.json")["memory"] for name in
                     [BASELINE.replace("/", ","),
                      "model=wrn10_1,data=synthetic,precision=bf16,sparsity=0.8,batch_size=10,"
-                     "microbatch=5,checkpoint=blocks"]}
+                     "microbatch=5,checkpoint=tapered+3"]}
         fat, lean = measured.values()
         self.assertEqual(baseline["peak_total_bytes"], fat["peak_total_bytes"])
         self.assertEqual(best["paper_total_bytes"], lean["paper"]["total_bytes"])
@@ -153,7 +153,7 @@ class WholeRuns(SuiteTest):
         self.assertAlmostEqual(best["paper_times_less"],
                                fat["paper"]["total_bytes"] / lean["paper"]["total_bytes"])
         self.assertEqual(baseline["recompute_share"], 0)
-        self.assertGreater(best["recompute_share"], 0.1)
+        self.assertGreater(best["recompute_share"], 0.05)
         self.assertEqual(baseline["relative_speed"], 1)
         [training] = best["trainings"]
         result = next(r for n, r in results_in(base / "train").items() if "bf16" in n)
@@ -215,7 +215,7 @@ class WholeRuns(SuiteTest):
         self.assertLess(2 * len(quick), 3 * len(full))
         for name in ["predict/model=wrn28_2/data=synthetic",
                      "measure/model=dynamic_conv/data=synthetic/sentence_length=25",
-                     "step/model=wrn28_2/data=synthetic/checkpoint=blocks"]:
+                     "step/model=wrn28_2/data=synthetic/checkpoint=tapered:3"]:
             self.assertIn(name, quick)
             self.assertIn(name, full)
         whole = self.dry_run("--headline", "--data", "synthetic", "--recipe", "paper", "--model",

@@ -10,7 +10,7 @@ COMPONENTS = {"model_bytes": ["weight", "sparse_index"],
 AGAIN = "run the case again"
 # Checkpoints that always compute something twice. Others may keep all, or repeat only what has no
 # convolution and no matrix product.
-RECOMPUTING = ("blocks", "sqrt", "recursive", "segments:")
+RECOMPUTING = ("blocks", "sqrt", "recursive", "segments:", "tapered:")
 MOST_POINTS = 1000  # of a timeline
 # A training's two medians may come from different steps, by the noise of a machine.
 RATE_NOISE = 1.5
