@@ -27,7 +27,9 @@ class CommittedCurves(unittest.TestCase):
         self.assertLess(fp32[-1], fp32[0] - 1)  # it fell a long way, so the others could differ
         # At most so far from FP32's: results/README.md says what each is.
         for name, band in [("short_bf16_mixed", 0.02), ("first_epoch_bf16", 0.03),
-                           ("first_epoch_sparsity", 0.04), ("first_epoch_paper_best", 0.3)]:
+                           ("first_epoch_sparsity", 0.04), ("first_epoch_bf16_sparsity", 0.04),
+                           ("first_epoch_parts", 0.3), ("first_epoch_bf16_parts", 0.3),
+                           ("first_epoch_sparsity_parts", 0.3), ("first_epoch_paper_best", 0.3)]:
             curve = losses(f"wrn28_2_cifar10_{name}.jsonl")
             self.assertGreaterEqual(len(curve), 500)
             for number, (a, b) in enumerate(zip(windows(curve[:500]), fp32, strict=True)):
