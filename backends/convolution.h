@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "backends/batch_norm_relu.h"
-#include "backends/weight_layout.h"
+#include "backends/non_zero_layout.h"
 
 namespace memfloor {
 
@@ -25,7 +25,10 @@ struct ConvolutionPlan {
   std::int64_t multiply_adds = 0;  // of forward; each backward direction costs the same
   WeightLayout forward_weights, backward_weights;  // what forward and backward_data read
   WeightLayout gradient;                           // what backward_weights writes, f32
+  /// Compressed weights may come as their non-zeros instead, where both layouts are given.
+  NonZeroLayout forward_non_zeros, backward_non_zeros;
   std::int64_t forward_scratch = 0, backward_data_scratch = 0, backward_weights_scratch = 0;
+  std::int64_t forward_non_zeros_scratch = 0, backward_data_non_zeros_scratch = 0;
 };
 
 /// In backward it reads its input (for the weights' gradient).
@@ -37,13 +40,14 @@ class Convolution {
   /// y (images, out_height, out_width, channels_out) = x * w [+ residual of y's shape].
   /// `statistics` if not null: (images, 2, channels_out) f32, for each image and channel of y its
   /// mean and its sum of squared deviations, taken while y is in the cache.
-  virtual void forward(const void* x, const void* weights, const void* residual, void* y,
+  virtual void forward(const void* x, const PackedWeights& weights, const void* residual, void* y,
                        float* statistics, void* scratch) const = 0;
 
   /// dx = dy * w^T, or dx += when `accumulate`. `masked` if not null: x came from a batch norm +
   /// ReLU and dx is complete with this; its backward's first pass is done while dx is in the cache.
-  virtual void backward_data(const void* dy, const void* weights, void* dx, bool accumulate,
-                             const MaskedGradientSums* masked, void* scratch) const = 0;
+  virtual void backward_data(const void* dy, const PackedWeights& weights, void* dx,
+                             bool accumulate, const MaskedGradientSums* masked,
+                             void* scratch) const = 0;
 
   /// dw, in the plan's gradient layout, overwritten; its padding is indeterminate.
   virtual void backward_weights(const void* x, const void* dy, float* dw, void* scratch) const = 0;

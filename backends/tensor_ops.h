@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "backends/non_zero_layout.h"
 #include "backends/sparse_pattern.h"
-#include "backends/weight_layout.h"
 
 namespace memfloor {
 
@@ -110,6 +110,9 @@ class TensorOps {
   virtual void unpack_sparse(const void* values, Dtype from, const SparsePattern& pattern,
                              std::int64_t first_output, const WeightLayout& layout,
                              void* packed) = 0;
+  /// The whole weight's non-zeros, as a kernel reads them.
+  virtual void list_non_zeros(const void* values, Dtype from, const SparsePattern& pattern,
+                              const NonZeroLayout& layout, void* packed) = 0;
   /// The non-zeros' part of a kernel's gradient of these rows: gradient = dw there, or += when
   /// `accumulate`. `gradient` is the whole weight's.
   virtual void gather_gradient(const float* dw, const WeightLayout& layout,

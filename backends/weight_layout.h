@@ -13,20 +13,26 @@
 
 namespace memfloor {
 
-struct WeightLayout {
-  std::vector<std::int64_t> output, tap, input;  // element offsets
-  std::int64_t elements = 0;                     // of the whole buffer, padding included
-  Dtype dtype = Dtype::f32;
+/// A number for every element, as the sum of three.
+struct WeightPlaces {
+  std::vector<std::int64_t> output, tap, input;
 
   std::int64_t outputs() const { return static_cast<std::int64_t>(output.size()); }
+  std::int64_t offset(std::int64_t o, std::int64_t t, std::int64_t i) const {
+    return output[o] + tap[t] + input[i];
+  }
+};
+
+/// Where each element is in a kernel's buffer.
+struct WeightLayout : WeightPlaces {
+  std::int64_t elements = 0;  // of the whole buffer, padding included
+  Dtype dtype = Dtype::f32;
+
   std::int64_t bytes() const { return elements * static_cast<std::int64_t>(size_of(dtype)); }
   std::int64_t dense_elements() const {
     return static_cast<std::int64_t>(output.size() * tap.size() * input.size());
   }
   bool padded() const { return elements != dense_elements(); }
-  std::int64_t offset(std::int64_t o, std::int64_t t, std::int64_t i) const {
-    return output[o] + tap[t] + input[i];
-  }
 
   /// The canonical order itself.
   static WeightLayout ohwi(std::int64_t outputs, std::int64_t taps, std::int64_t inputs,

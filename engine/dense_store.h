@@ -18,6 +18,7 @@ class DenseStore : public ParameterStore {
   using ParameterStore::pack;
   void pack(Handle handle, std::int64_t first_output, const WeightLayout& layout,
             void* packed) override;
+  bool pack_non_zeros(Handle, const NonZeroLayout&, void*, std::int64_t) override { return false; }
   void gather_rows(Ledger& ledger, Handle handle, const std::int32_t* rows, std::int64_t count,
                    Dtype to, void* out) override;
 

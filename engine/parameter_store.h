@@ -63,6 +63,10 @@ class ParameterStore {
   void pack(Handle handle, const WeightLayout& layout, void* packed) {
     pack(handle, 0, layout, packed);
   }
+  /// A whole compressed weight as its non-zeros, if they fit into `bytes`; false, with nothing
+  /// written, if they don't, or if it is stored dense.
+  virtual bool pack_non_zeros(Handle handle, const NonZeroLayout& layout, void* packed,
+                              std::int64_t bytes) = 0;
   /// out (count, inputs) = rows of a matrix (outputs, 1, inputs), such as the embeddings of tokens.
   /// `rows` (count), on the device, are in [0, outputs). Workspace comes from `ledger`, which while
   /// decoding is not that of training.

@@ -1,5 +1,6 @@
 #include "models/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace memfloor {
@@ -34,11 +35,28 @@ Tensor gradient_sums(Context& context, const ValueNode& y) {
                 "sums of a gradient");
 }
 
-// Weights in the order that a kernel reads, alive for one call.
-Block packed_weights(Context& context, const ConvolutionLayer& layer, const WeightLayout& layout) {
-  Block packed = context.workspace(layout.bytes(), "packed " + layer.name);
-  context.parameters.pack(layer.weight, layout, packed.data());
-  return packed;
+// Weights as a kernel reads them, alive for one call: all of them, or the non-zeros of compressed
+// ones where the kernel can and they take no more room.
+struct LayerWeights {
+  Block block;
+  bool non_zeros = false;
+
+  LayerWeights(Context& context, const ConvolutionLayer& layer, const WeightLayout& dense,
+               const NonZeroLayout& sparse)
+      : block(context.workspace(dense.bytes(), "packed " + layer.name)) {
+    ParameterStore& store = context.parameters;
+    non_zeros =
+        sparse.cells > 0 && store.pack_non_zeros(layer.weight, sparse, block.data(), dense.bytes());
+    if (!non_zeros) store.pack(layer.weight, dense, block.data());
+  }
+  PackedWeights packed() const { return {block.data(), non_zeros}; }
+};
+
+// Enough for either form of the weights: which it is moves with their pattern, the bytes must not.
+Block convolution_scratch(Context& context, const ConvolutionLayer& layer, std::int64_t dense,
+                          std::int64_t non_zeros) {
+  const bool either = context.parameters.compressed(layer.weight);
+  return context.workspace(either ? std::max(dense, non_zeros) : dense, "scratch of " + layer.name);
 }
 
 void backward_weights(Context& context, const ConvolutionLayer& layer, const Convolution& op,
@@ -67,9 +85,10 @@ void backward_data(Context& context, const ConvolutionLayer& layer, const Convol
     masked = {norm.input->data.raw(), x->data.raw(), norm.mean->data<float>(),
               norm.gradient_sums.data<float>()};
   }
-  const Block packed = packed_weights(context, layer, plan.backward_weights);
-  const Block scratch = context.workspace(plan.backward_data_scratch, "scratch of " + layer.name);
-  op.backward_data(dy, packed.data(), target.data, target.accumulate, masks ? &masked : nullptr,
+  const LayerWeights weights(context, layer, plan.backward_weights, plan.backward_non_zeros);
+  const Block scratch = convolution_scratch(context, layer, plan.backward_data_scratch,
+                                            plan.backward_data_non_zeros_scratch);
+  op.backward_data(dy, weights.packed(), target.data, target.accumulate, masks ? &masked : nullptr,
                    scratch.data());
   context.work.backward += plan.multiply_adds;
 }
@@ -93,11 +112,13 @@ Value ConvolutionLayer::operator()(Context& context, Value x, Options options) c
         if (statistics)
           out.statistics = Tensor(ctx.ledger, {out.data.shape()[0], 2, channels_out}, Dtype::f32,
                                   Category::workspace, "channel statistics of " + name);
-        const Block packed = packed_weights(ctx, *this, op.plan().forward_weights);
-        const Block scratch = ctx.workspace(op.plan().forward_scratch, "scratch of " + name);
-        op.forward(x->data.raw(), packed.data(), residual ? residual->data.raw() : nullptr,
+        const ConvolutionPlan& plan = op.plan();
+        const LayerWeights weights(ctx, *this, plan.forward_weights, plan.forward_non_zeros);
+        const Block scratch =
+            convolution_scratch(ctx, *this, plan.forward_scratch, plan.forward_non_zeros_scratch);
+        op.forward(x->data.raw(), weights.packed(), residual ? residual->data.raw() : nullptr,
                    out.data.raw(), static_cast<float*>(out.statistics.raw()), scratch.data());
-        ctx.count_forward(op.plan().multiply_adds);
+        ctx.count_forward(plan.multiply_adds);
       });
 
   if (context.tape) {

@@ -269,5 +269,49 @@ TEST(CompressedStore, ImpossibleOnesAreRefused) {
   EXPECT_EQ(refusal(wide, 0.9, SparseIndex::csr32), "");
 }
 
+// ---- weights for kernels that read non-zeros alone
+
+TEST(CompressedStore, PacksItsNonZerosWhereTheyFitAndTouchesNothingWhereNot) {
+  ParameterSpec dense = layer(16, 9, 16);
+  dense.compressible = false;
+  const ParameterSpec sparse = layer(32, 9, 16);
+  Stored stored({dense, sparse}, 0.8, SparseIndex::bitmap, "dsr");
+  NonZeroLayout layout;  // a cell for every output
+  layout.cells = sparse.outputs;
+  for (std::int64_t o = 0; o < sparse.outputs; ++o) {
+    layout.cell.output.push_back(o);
+    layout.offset.output.push_back(1000 * o);
+  }
+  for (std::int64_t t = 0; t < sparse.taps; ++t) {
+    layout.cell.tap.push_back(0);
+    layout.offset.tap.push_back(t * sparse.inputs);
+  }
+  for (std::int64_t i = 0; i < sparse.inputs; ++i) {
+    layout.cell.input.push_back(0);
+    layout.offset.input.push_back(i);
+  }
+
+  Floats weight(static_cast<std::size_t>(sparse.elements()));
+  stored.store.read_dense(1, weight.data());
+  const auto non_zeros = static_cast<std::int64_t>(
+      std::count_if(weight.begin(), weight.end(), [](float w) { return w != 0; }));
+  const std::int64_t bytes = layout.bytes(non_zeros);
+  const Buffer packed(bytes);
+  const std::string untouched = packed.bytes(0, static_cast<std::size_t>(bytes));
+  EXPECT_FALSE(stored.store.pack_non_zeros(0, layout, packed.data(), bytes));
+  EXPECT_FALSE(stored.store.pack_non_zeros(1, layout, packed.data(), bytes - 1));
+  EXPECT_EQ(packed.bytes(0, static_cast<std::size_t>(bytes)), untouched);
+
+  ASSERT_TRUE(stored.store.pack_non_zeros(1, layout, packed.data(), bytes));
+  const void* const data = packed.data();
+  Floats listed(weight.size());
+  for (std::int64_t o = 0; o < sparse.outputs; ++o)
+    for (std::uint32_t k = layout.starts(data)[o]; k < layout.starts(data)[o + 1]; ++k) {
+      const NonZero& entry = layout.entries(data)[k];
+      listed.at(static_cast<std::size_t>(o * 9 * 16) + entry.offset % 1000) = entry.value;
+    }
+  EXPECT_EQ(listed, weight);
+}
+
 }  // namespace
 }  // namespace memfloor::testing

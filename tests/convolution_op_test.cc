@@ -1,5 +1,6 @@
 // Convolution against double loops, finite differences, and its own bits in other parts.
 #include "tests/op_testing.h"
+#include "tests/sparse_testing.h"
 
 namespace memfloor::testing {
 namespace {
@@ -310,6 +311,87 @@ TEST_P(ConvolutionThreads, ChangeNoBit) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(, ConvolutionThreads, ::testing::ValuesIn(part_cases()));
+
+// ---- nor on whether compressed weights come with their zeros or without
+
+// A fifth of the weights, in both forms.
+struct SparseWeights {
+  explicit SparseWeights(Floats dense_) : dense(std::move(dense_)) {
+    for (std::size_t i = 0; i < dense.size(); ++i) {
+      stored.push_back(i % 5 == i / 45 % 5);
+      if (!stored[i]) dense[i] = 0;
+    }
+  }
+  Buffer listed(const ConvolutionDescriptor& d, const NonZeroLayout& layout) const {
+    Floats values;
+    for (std::size_t i = 0; i < dense.size(); ++i)
+      if (stored[i]) values.push_back(dense[i]);
+    const TestPattern pattern(SparseIndex::bitmap, d.channels_out, d.kernel * d.kernel,
+                              d.channels_in, stored);
+    Buffer packed(layout.bytes(static_cast<std::int64_t>(values.size())));
+    backend()->tensor_ops().list_non_zeros(values.data(), Dtype::f32, pattern.view(), layout,
+                                           packed.data());
+    return packed;
+  }
+  Floats dense;
+  std::vector<bool> stored;
+};
+
+class ConvolutionNonZeros : public ::testing::TestWithParam<ConvolutionCase> {};
+
+TEST_P(ConvolutionNonZeros, AreTheDenseWeightsAsBytes) {
+  for (const std::int64_t images : {1, 5, 24})
+    for (const int threads : {1, 2, 5}) {
+      const ConvolutionDescriptor d = with_images(GetParam().d, images);
+      const ConvolutionRunner run(d, make_cpu_backend(threads));
+      const ConvolutionPlan& plan = run.op.plan();
+      if (plan.forward_non_zeros.cells == 0 || plan.backward_non_zeros.cells == 0)
+        GTEST_SKIP() << "here this convolution reads dense weights only";
+      const SparseWeights w(numbers(run.w_size(), 2));
+      const Floats x = rounded(numbers(run.x_size(), 1), d.dtype),
+                   dy = rounded(numbers(run.y_size(), 3), d.dtype);
+
+      const Buffer in(x, d.dtype), out(dy, d.dtype);
+      Floats statistics, same(static_cast<std::size_t>(d.images * 2 * d.channels_out), NAN);
+      const Floats y = run.forward(x, w.dense, &dy, &statistics);
+      Buffer got(run.y_size() * static_cast<std::int64_t>(size_of(d.dtype)));
+      const Buffer forward = w.listed(d, plan.forward_non_zeros);
+      run.op.forward(in.data(), {forward.data(), true}, out.data(), got.data(), same.data(),
+                     Buffer(plan.forward_non_zeros_scratch).data());
+      EXPECT_EQ(got.read(d.dtype), y) << images << " images, " << threads << " threads";
+      EXPECT_EQ(same, statistics) << images << " images, " << threads << " threads";
+
+      const Buffer backward = w.listed(d, plan.backward_non_zeros);
+      const Buffer scratch(plan.backward_data_non_zeros_scratch);
+      const Buffer norm_input(rounded(numbers(run.x_size(), 5), d.dtype), d.dtype);
+      const Floats mean = numbers(d.channels_in, 6);
+      Floats sums(static_cast<std::size_t>(d.images * 2 * d.channels_in), NAN), same_sums = sums;
+      const MaskedGradientSums masked{norm_input.data(), in.data(), mean.data(), sums.data()},
+          masked_too{norm_input.data(), in.data(), mean.data(), same_sums.data()};
+      for (const bool accumulate : {false, true}) {
+        const Buffer dx(x, d.dtype);
+        run.op.backward_data(out.data(), {backward.data(), true}, dx.data(), accumulate,
+                             &masked_too, scratch.data());
+        EXPECT_EQ(dx.read(d.dtype),
+                  run.backward_data(dy, w.dense, accumulate ? &x : nullptr, &masked))
+            << images << " images, " << threads << " threads";
+        EXPECT_EQ(same_sums, sums) << images << " images, " << threads << " threads";
+      }
+    }
+}
+
+// The compressed convolutions of WRN-28-2, as one of its groups has them.
+std::vector<ConvolutionCase> compressed_cases() {
+  std::vector<ConvolutionCase> cases;
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16})
+    cases.insert(cases.end(), {{{0, 32, 32, 16, 32, 3, 1, dtype}},
+                               {{0, 32, 32, 32, 64, 3, 2, dtype}},
+                               {{0, 16, 16, 64, 64, 3, 1, dtype}},
+                               {{0, 16, 16, 64, 128, 3, 2, dtype}},
+                               {{0, 8, 8, 128, 128, 3, 1, dtype}}});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(, ConvolutionNonZeros, ::testing::ValuesIn(compressed_cases()));
 
 // Where 16-bit operands have to be widened, that is done for a few images at a time.
 TEST(ConvolutionScratch, OfWidenedSlicesDoesNotGrowWithTheBatch) {

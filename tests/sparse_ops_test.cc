@@ -59,6 +59,65 @@ TEST_P(SparseOps, UnpackIsThePackedDenseWeight) {
   }
 }
 
+// Cells [i / 4][o][tap], as a kernel may want them, and what the backend's own kernels want.
+std::vector<NonZeroLayout> non_zero_layouts_of(const SparseCase& c) {
+  const std::int64_t taps = c.kernel * c.kernel;
+  NonZeroLayout blocks;
+  blocks.cells = (c.inputs + 3) / 4 * c.outputs * taps;
+  for (std::int64_t o = 0; o < c.outputs; ++o) {
+    blocks.cell.output.push_back(o * taps);
+    blocks.offset.output.push_back(0);
+  }
+  for (std::int64_t t = 0; t < taps; ++t) {
+    blocks.cell.tap.push_back(taps - 1 - t);
+    blocks.offset.tap.push_back(t * 100);
+  }
+  for (std::int64_t i = 0; i < c.inputs; ++i) {
+    blocks.cell.input.push_back(i / 4 * c.outputs * taps);
+    blocks.offset.input.push_back(i % 4);
+  }
+  std::vector<NonZeroLayout> layouts{blocks};
+  const ConvolutionPlan& plan =
+      backend()->convolution({2, 8, 8, c.inputs, c.outputs, c.kernel, 1}).plan();
+  for (const NonZeroLayout* layout : {&plan.forward_non_zeros, &plan.backward_non_zeros})
+    if (layout->cells > 0) layouts.push_back(*layout);
+  return layouts;
+}
+
+TEST_P(SparseOps, ListHoldsEveryNonZeroInItsCellInCanonicalOrder) {
+  for (const SparseCase& c : kCases) {
+    const Sample sample(GetParam(), c);
+    const auto count = static_cast<std::int64_t>(sample.values.size());
+    for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16})
+      for (const NonZeroLayout& layout : non_zero_layouts_of(c)) {
+        const Buffer values(sample.values, dtype), packed(layout.bytes(count));
+        backend()->tensor_ops().list_non_zeros(values.data(), dtype, sample.pattern.view(), layout,
+                                               packed.data());
+        const Floats stored = values.read(dtype);
+        std::vector<std::vector<NonZero>> cells(static_cast<std::size_t>(layout.cells));
+        std::size_t k = 0, position = 0;
+        for (std::int64_t o = 0; o < c.outputs; ++o)
+          for (std::int64_t t = 0; t < sample.taps; ++t)
+            for (std::int64_t i = 0; i < c.inputs; ++i)
+              if (sample.pattern.stored(position++))
+                cells.at(static_cast<std::size_t>(layout.cell.offset(o, t, i)))
+                    .push_back({stored.at(k++),
+                                static_cast<std::uint32_t>(layout.offset.offset(o, t, i))});
+        const void* const data = packed.data();
+        std::uint32_t next = 0;
+        for (std::size_t cell = 0; cell < cells.size(); ++cell) {
+          ASSERT_EQ(layout.starts(data)[cell], next);
+          for (const NonZero& wanted : cells[cell]) {
+            const NonZero& got = layout.entries(data)[next++];
+            ASSERT_EQ(got.value, wanted.value);
+            ASSERT_EQ(got.offset, wanted.offset);
+          }
+        }
+        ASSERT_EQ(layout.starts(data)[layout.cells], next);
+      }
+  }
+}
+
 TEST_P(SparseOps, GatherIsTheDenseGradientThere) {
   TensorOps& ops = backend()->tensor_ops();
   for (const SparseCase& c : kCases) {

@@ -22,17 +22,23 @@ struct RowRange {
   std::int64_t first, last;
 };
 
+/// Rows and channels [first, last) of an image.
+struct Region {
+  std::int64_t first_row, last_row, first_channel, last_channel;
+};
+
 /// Forward (x to y) or backward-data (dy to dx) over a slice of a few images, run by one thread.
 class SliceKernel {
  public:
   virtual ~SliceKernel() = default;
   virtual void run(int thread, const Band& band, const void* in, const void* weights, void* out,
                    void* scratch) const = 0;
-  /// The rows of `out` that a band writes, of several.
-  virtual RowRange rows(const Band& /*band*/) const { return {0, 0}; }
+  /// What a band writes of every image of `out`, where there are several.
+  virtual Region region(const Band& /*band*/) const { return {}; }
 
   std::int64_t bands = 1;          // the most
-  WeightLayout weights;            // the order it reads them in
+  WeightLayout weights;            // the order it reads them in, or
+  NonZeroLayout non_zeros;         // the non-zeros it reads
   std::int64_t scratch_bytes = 0;  // a thread
 };
 
@@ -62,6 +68,8 @@ std::unique_ptr<WeightGradientKernel> make_widened_weight_gradient(
 // was compiled for, of operands in any format, and BF16's weight gradient on AMX. Null for other
 // shapes, formats and CPUs.
 std::unique_ptr<SliceKernel> make_simd_slice(const ConvolutionDescriptor& slice, SlicePass pass);
+// The same sums of compressed weights, whose non-zeros alone are read.
+std::unique_ptr<SliceKernel> make_sparse_slice(const ConvolutionDescriptor& slice, SlicePass pass);
 std::unique_ptr<WeightGradientKernel> make_simd_weight_gradient(const ConvolutionDescriptor& whole,
                                                                 ThreadPool& pool);
 std::unique_ptr<WeightGradientKernel> make_amx_weight_gradient(const ConvolutionDescriptor& whole,

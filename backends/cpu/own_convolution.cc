@@ -3,6 +3,7 @@
 #include "backends/cpu/convert.h"
 #include "backends/cpu/convolution_kernels.h"
 #include "backends/cpu/simd_convolution.h"
+#include "backends/cpu/sparse_convolution.h"
 #include "core/ledger.h"
 
 namespace memfloor::cpu {
@@ -15,13 +16,39 @@ class SimdSlice final : public SliceKernel {
     weights = simd_weights(d, pass);
     scratch_bytes = aligned(simd_convolution_scratch_bytes(d, pass));
   }
-  RowRange rows(const Band& band) const override { return simd_band_rows(d_, pass_, band); }
+  Region region(const Band& band) const override {
+    const RowRange rows = simd_band_rows(d_, pass_, band);
+    return {rows.first, rows.last, 0,
+            pass_ == SlicePass::forward ? d_.channels_out : d_.channels_in};
+  }
   void run(int, const Band& band, const void* in, const void* packed, void* out,
            void* scratch) const override {
     with_dtype(d_.dtype, [&](auto element) {
       using T = decltype(element);
       simd_convolution(d_, pass_, static_cast<const T*>(in), static_cast<const float*>(packed),
                        static_cast<T*>(out), static_cast<float*>(scratch), band);
+    });
+  }
+
+ private:
+  const ConvolutionDescriptor d_;
+  const SlicePass pass_;
+};
+
+class SparseSlice final : public SliceKernel {
+ public:
+  SparseSlice(const ConvolutionDescriptor& d, SlicePass pass) : d_(d), pass_(pass) {
+    bands = sparse_convolution_bands(d, pass);
+    non_zeros = sparse_convolution_layout(d, pass);
+    scratch_bytes = aligned(sparse_convolution_scratch_bytes(d, pass));
+  }
+  Region region(const Band& band) const override { return sparse_band_region(d_, pass_, band); }
+  void run(int, const Band& band, const void* in, const void* packed, void* out,
+           void* scratch) const override {
+    with_dtype(d_.dtype, [&](auto element) {
+      using T = decltype(element);
+      sparse_convolution(d_, pass_, static_cast<const T*>(in), non_zeros, packed,
+                         static_cast<T*>(out), static_cast<float*>(scratch), band);
     });
   }
 
@@ -86,6 +113,11 @@ class AmxWeightGradient final : public WeightGradientKernel {
 std::unique_ptr<SliceKernel> make_simd_slice(const ConvolutionDescriptor& slice, SlicePass pass) {
   if (!simd_convolution_serves(slice)) return nullptr;
   return std::make_unique<SimdSlice>(slice, pass);
+}
+
+std::unique_ptr<SliceKernel> make_sparse_slice(const ConvolutionDescriptor& slice, SlicePass pass) {
+  if (!sparse_convolution_serves(slice, pass)) return nullptr;
+  return std::make_unique<SparseSlice>(slice, pass);
 }
 
 std::unique_ptr<WeightGradientKernel> make_simd_weight_gradient(const ConvolutionDescriptor& whole,

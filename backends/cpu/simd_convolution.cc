@@ -17,6 +17,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/simd_strips.h"
+#include "backends/cpu/tap_sum.h"
 #include "core/error.h"
 
 namespace memfloor::cpu {
@@ -28,84 +29,6 @@ constexpr int kBlock = kSimdChannels;             // channels that lie together
 constexpr Int kBlockWeights = kBlock * kBlock;    // of one tap
 constexpr int kOutputs = 2 * kPart;               // of a tile
 constexpr int kWidePixels = kPart == 16 ? 8 : 6;  // of a tile: what the registers hold
-
-/// A pixel that an output pixel reads, so many rows and columns from where it is itself, and its
-/// place among the weights' taps.
-struct Tap {
-  Int row, column;
-  int index;
-};
-
-/// Output pixels that read the same taps: all of them, or every other one of every other row.
-struct Phase {
-  Int rows, columns;  // of the grid; the last ones may be missing
-  Int row, column;    // of its first pixel in the image
-  int taps = 0;
-  Tap tap[9];
-};
-
-/// A pass as a sum over taps. An output pixel is where it is in the grid times `spread`, and reads
-/// around where it is times the grid's step.
-struct TapSum {
-  StripGrid grid;
-  Int in_width, out_height, out_width;
-  Int ci, co;  // of what is read and written
-  Int spread;
-  int taps;  // of the weights
-  int phases = 0;
-  Phase phase[4];
-};
-
-TapSum forward_sum(const ConvolutionDescriptor& d) {
-  const Int rows = d.out_height(), columns = d.out_width();
-  TapSum sum{.grid = {d.images, rows, columns, d.height, d.stride, kStripPixels},
-             .in_width = d.width,
-             .out_height = rows,
-             .out_width = columns,
-             .ci = d.channels_in,
-             .co = d.channels_out,
-             .spread = 1,
-             .taps = d.kernel * d.kernel,
-             .phases = 1,
-             .phase = {{.rows = rows, .columns = columns, .row = 0, .column = 0, .tap = {}}}};
-  Phase& phase = sum.phase[0];
-  for (int t = 0; t < sum.taps; ++t)
-    phase.tap[phase.taps++] = {t / d.kernel - d.kernel / 2, t % d.kernel - d.kernel / 2, t};
-  return sum;
-}
-
-/// Pixel i of dx reads the pixels (i + pad - k) / stride of dy, for the k for which they exist.
-TapSum backward_sum(const ConvolutionDescriptor& d) {
-  TapSum sum{.grid = {d.images, d.out_height(), d.out_width(), d.out_height(), 1, kStripPixels},
-             .in_width = d.out_width(),
-             .out_height = d.height,
-             .out_width = d.width,
-             .ci = d.channels_out,
-             .co = d.channels_in,
-             .spread = d.stride,
-             .taps = d.kernel * d.kernel,
-             .phase = {}};
-  const Int pad = d.kernel / 2;
-  for (Int row = 0; row < d.stride; ++row)
-    for (Int column = 0; column < d.stride; ++column) {
-      Phase& phase = sum.phase[sum.phases++];
-      phase = {.rows = ceil_div(d.height - row, d.stride),
-               .columns = ceil_div(d.width - column, d.stride),
-               .row = row,
-               .column = column,
-               .tap = {}};
-      for (int t = sum.taps - 1; t >= 0; --t) {
-        const Int down = row + pad - t / d.kernel, right = column + pad - t % d.kernel;
-        if (down % d.stride == 0 && right % d.stride == 0)
-          phase.tap[phase.taps++] = {down / d.stride, right / d.stride, t};
-      }
-    }
-  return sum;
-}
-
-TapSum tap_sum(const ConvolutionDescriptor& d, SlicePass pass) {
-  return pass == SlicePass::forward ? forward_sum(d) : backward_sum(d);
-}
 
 /// All taps of 16 input channels, as FP32. Pixels of x are `ci` apart.
 struct Block {

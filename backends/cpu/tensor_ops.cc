@@ -100,6 +100,10 @@ class CpuTensorOps final : public TensorOps {
                      std::int64_t first_output, const WeightLayout& layout, void* packed) override {
     unpack_sparse_weights(pool_, values, from, pattern, first_output, layout, packed);
   }
+  void list_non_zeros(const void* values, Dtype from, const SparsePattern& pattern,
+                      const NonZeroLayout& layout, void* packed) override {
+    cpu::list_non_zeros(pool_, values, from, pattern, layout, packed);
+  }
   void gather_gradient(const float* dw, const WeightLayout& layout, const SparsePattern& pattern,
                        std::int64_t first_output, void* gradient, Dtype to,
                        bool accumulate) override {

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/slices.h"
+#include "backends/cpu/transpose.h"
 
 namespace memfloor::cpu {
 namespace {
@@ -15,41 +16,6 @@ using Int = std::int64_t;
 // Whole rows of them, often a power of two apart, would drive each other out of the cache before a
 // line is used up.
 constexpr Int kBlock = kLanes;
-
-using PartIndices = std::int32_t __attribute__((vector_size(4 * kPart)));
-
-// Exchanges, in blocks of kStep lanes, the right half of `a` with the left half of `b`.
-template <int kStep>
-void exchange_halves(Part& a, Part& b) {
-  PartIndices low{}, high{};
-  for (int i = 0; i < kPart; ++i) {
-    const bool right = (i & kStep) != 0;
-    low[i] = right ? kPart + i - kStep : i;
-    high[i] = right ? kPart + i : i + kStep;
-  }
-#if defined(__clang__)
-  Part x, y;
-  for (int i = 0; i < kPart; ++i) {
-    x[i] = low[i] < kPart ? a[low[i]] : b[low[i] - kPart];
-    y[i] = high[i] < kPart ? a[high[i]] : b[high[i] - kPart];
-  }
-#else
-  const Part x = __builtin_shuffle(a, b, low), y = __builtin_shuffle(a, b, high);
-#endif
-  a = x;
-  b = y;
-}
-
-// Transposes the square: ever larger blocks change places across the diagonal.
-template <int kStep = 1>
-void transpose(Part (&rows)[kPart]) {
-  if constexpr (kStep < kPart) {
-#pragma GCC unroll 16
-    for (int r = 0; r < kPart; ++r)
-      if (!(r & kStep)) exchange_halves<kStep>(rows[r], rows[r + kStep]);
-    transpose<2 * kStep>(rows);
-  }
-}
 
 /// Whether kBlock places follow one another.
 bool consecutive(const std::vector<Int>& places, Int first) {

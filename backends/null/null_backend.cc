@@ -10,8 +10,9 @@ namespace {
 class NullConvolution final : public Convolution {
  public:
   explicit NullConvolution(const Convolution& target) { plan_ = target.plan(); }
-  void forward(const void*, const void*, const void*, void*, float*, void*) const override {}
-  void backward_data(const void*, const void*, void*, bool, const MaskedGradientSums*,
+  void forward(const void*, const PackedWeights&, const void*, void*, float*,
+               void*) const override {}
+  void backward_data(const void*, const PackedWeights&, void*, bool, const MaskedGradientSums*,
                      void*) const override {}
   void backward_weights(const void*, const void*, float*, void*) const override {}
 };
@@ -156,6 +157,8 @@ class NullTensorOps final : public TensorOps {
   void unpack_gradient(const float*, const WeightLayout&, void*, Dtype, bool) override {}
   void unpack_sparse(const void*, Dtype, const SparsePattern&, std::int64_t, const WeightLayout&,
                      void*) override {}
+  void list_non_zeros(const void*, Dtype, const SparsePattern&, const NonZeroLayout&,
+                      void*) override {}
   void gather_gradient(const float*, const WeightLayout&, const SparsePattern&, std::int64_t, void*,
                        Dtype, bool) override {}
   void gather_rows(const void*, Dtype, std::int64_t, std::int64_t, const std::int32_t*,

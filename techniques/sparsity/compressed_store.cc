@@ -124,6 +124,16 @@ void CompressedStore::pack(Handle h, std::int64_t first_output, const WeightLayo
                       first_output, layout, packed);
 }
 
+bool CompressedStore::pack_non_zeros(Handle h, const NonZeroLayout& layout, void* packed,
+                                     std::int64_t bytes) {
+  if (!compressed(h)) return false;
+  const std::size_t l = layer_of_[h];
+  if (layout.bytes(count(l)) > bytes) return false;
+  ops_->list_non_zeros(slab_.weights(starts_[l]), slab_.formats().weight, device_pattern(l), layout,
+                       packed);
+  return true;
+}
+
 void CompressedStore::gather_rows(Ledger& ledger, Handle h, const std::int32_t* rows,
                                   std::int64_t count, Dtype to, void* out) {
   if (!compressed(h)) return DenseStore::gather_rows(ledger, h, rows, count, to, out);

@@ -36,6 +36,8 @@ class CompressedStore final : public DenseStore {
   using DenseStore::pack;
   void pack(Handle handle, std::int64_t first_output, const WeightLayout& layout,
             void* packed) override;
+  bool pack_non_zeros(Handle handle, const NonZeroLayout& layout, void* packed,
+                      std::int64_t bytes) override;
   void gather_rows(Ledger& ledger, Handle handle, const std::int32_t* rows, std::int64_t count,
                    Dtype to, void* out) override;
   using DenseStore::add_gradient;
