@@ -24,10 +24,8 @@ std::vector<UnitRange> balanced(const Chain& chain, UnitRange units, std::size_t
   const std::vector<UnitRange> blocks = blocks_of(chain, units);
   count = std::min(count, blocks.size());
   std::vector<std::int64_t> saved{0};  // by all blocks before
-  for (const UnitRange& block : blocks) {
-    saved.push_back(saved.back());
-    for (std::size_t i = block.begin; i < block.end; ++i) saved.back() += chain[i].saved_elements;
-  }
+  for (const UnitRange& block : blocks)
+    saved.push_back(saved.back() + saved_elements(chain, block));
   constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
   const std::size_t n = blocks.size();
   std::vector best(count + 1, std::vector<std::int64_t>(n + 1, kNever));
@@ -69,6 +67,12 @@ CutRule repeated_halves() {
 
 std::int64_t count_blocks(const Chain& chain) {
   return static_cast<std::int64_t>(blocks_of(chain, {0, chain.size()}).size());
+}
+
+std::int64_t saved_elements(const Chain& chain, UnitRange units) {
+  std::int64_t saved = 0;
+  for (std::size_t i = units.begin; i < units.end; ++i) saved += chain[i].saved_elements;
+  return saved;
 }
 
 }  // namespace memfloor

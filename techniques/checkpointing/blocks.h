@@ -22,4 +22,7 @@ CutRule repeated_halves();
 
 std::int64_t count_blocks(const Chain& chain);
 
+/// What the units save for backward, in elements.
+std::int64_t saved_elements(const Chain& chain, UnitRange units);
+
 }  // namespace memfloor
