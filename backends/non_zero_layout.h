@@ -2,7 +2,8 @@
 //
 // Non-zeros that it reads one after another share a cell; cells are numbered in the order in which
 // it reads them. A cell holds its non-zeros in canonical order (see weight_layout.h), each as its
-// FP32 value and an offset of the kernel's own. Where each cell begins stands before them.
+// FP32 value and an offset of the kernel's own. Where each cell begins stands before them. Outputs
+// of different sixteens share no cell, so that threads can fill cells side by side.
 #pragma once
 
 #include "backends/weight_layout.h"

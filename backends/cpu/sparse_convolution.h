@@ -1,6 +1,6 @@
 // Convolutions 3x3 of compressed weights, forward and backward-data: FP32 arithmetic that reads
-// only the non-zeros. It takes every sum in the order of simd_convolution.h, whose products with
-// zeros change nothing, so that both make the same bytes.
+// only the non-zeros. It takes every sum in the order of simd_convolution.h, whose products of
+// finite pixels with zeros change nothing, so that both make the same bytes.
 #pragma once
 
 #include "backends/cpu/convolution_kernels.h"
