@@ -18,6 +18,14 @@ def use_venv():
     os.environ.pop("MEMFLOOR_IN_VENV", None)
 
 
+def show(text):
+    """Prints it. A reader that has seen enough, as `| head`, is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+
+
 def fail(sentence):
     sys.exit(f"{Path(sys.argv[0]).name}: {sentence}")
 

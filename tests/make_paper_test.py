@@ -6,6 +6,7 @@ import html.parser
 import importlib.util
 import itertools
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -264,6 +265,18 @@ class MakePaperTest(unittest.TestCase):
         self.assertIn("times less memory, in the paper's convention 60.7× 16.6× 16.6×", lines)
         self.assertIn("change in BLEU −0.15 BLEU not measured yet not measured yet", lines)
         self.assertIn(str(self.out / "index.html"), lines[-1])
+
+    def test_a_reader_that_has_seen_enough_is_no_error(self):
+        write_machine(self.results / "one", sixteen())
+        for script, *arguments in [("make_paper", "--headline", "--results", self.results),
+                                   ("check_results", self.results)]:
+            with self.subTest(script=script, arguments=arguments):
+                read, write = os.pipe()
+                os.close(read)
+                with os.fdopen(write, "w") as closed:
+                    done = subprocess.run([sys.executable, "-B", SCRIPTS / script, *arguments], text=True,
+                                          stdout=closed, stderr=subprocess.PIPE, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_of_several_settings_of_all_four_the_preset_is_the_headline(self):
         others = copy.deepcopy([r for r in sixteen() if r["spec"]["precision"] == "bf16"])
